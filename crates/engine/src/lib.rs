@@ -15,11 +15,13 @@ pub use files::{SymlinkPolicy, read_files};
 pub use media::{MediaError, MediaStore};
 pub use parlor_tools::{MAX_HELD_BYTES, MIN_CUT_BYTES, Panicked, Redact, catch_panic};
 pub use parlor_vocab::{SessionUpdate, StreamKind};
-pub use sessions::client::{MAX_REQUESTS, MAX_WATCHED, OnDisconnect, SessionClient};
+pub use sessions::client::{
+    MAX_PEER_REQUESTS, MAX_PEER_WATCHED, MAX_REQUESTS, MAX_WATCHED, OnDisconnect, PeerClient, SessionClient,
+};
 pub use sessions::live::{LIVE_INPUT_BYTES, LIVE_TOOL_BYTES, RECENT_BYTES, RECENT_EVENTS, TOOL_TAIL_BYTES};
-pub use sessions::watcher::{TEXT_INTERVAL, Watcher};
+pub use sessions::watcher::{MAX_DELTA_BYTES, TEXT_INTERVAL, Watcher};
 pub use sessions::{
-    Agents, CACHED_HISTORY_BYTES, Fetch, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, SessionDeps, SessionOwner,
-    Sessions,
+    Agents, CACHED_HISTORY_BYTES, Fetch, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, OWNER_WAIT, PARTIAL_TEXT_BYTES,
+    PARTIAL_TEXT_INTERVAL, PeerConnection, PeerError, Peers, SessionDeps, SessionOwner, Sessions,
 };
 pub use visible::{is_blank, is_visible, visible};

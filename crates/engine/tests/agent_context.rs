@@ -228,7 +228,7 @@ async fn the_context_reports_the_cost_and_compaction_survives_a_replay() {
     let message_texts = |items: &[HistoryItem]| -> Vec<String> {
         let text = |item: &HistoryItem| match item {
             HistoryItem::Message(message) => message.text.clone(),
-            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => String::new(),
+            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun { .. } => String::new(),
         };
         items.iter().map(text).collect()
     };
@@ -254,7 +254,7 @@ async fn an_agent_that_waits_for_a_stop_is_woken() {
     test.sessions.close().await;
     let ended = test.sessions.read(&test.session).await.unwrap();
     assert!(
-        matches!(ended.history().last(), Some(HistoryItem::UnfinishedRun(_))),
+        matches!(ended.history().last(), Some(HistoryItem::UnfinishedRun { .. })),
         "{:?}",
         ended.history().last()
     );

@@ -45,7 +45,7 @@ fn long(text: &str) -> String {
 fn first_words(items: &[HistoryItem]) -> Vec<String> {
     let word = |item: &HistoryItem| match item {
         HistoryItem::Message(message) => message.text.split(' ').next().unwrap_or_default().to_owned(),
-        HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => "-".to_owned(),
+        HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun { .. } => "-".to_owned(),
     };
     items.iter().map(word).collect()
 }

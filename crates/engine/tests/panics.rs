@@ -1,5 +1,6 @@
 //! A panic in an agent, a tool or an actor is reported and does not affect other runs and sessions.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -148,7 +149,7 @@ impl TestSessions {
             log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
             agents: Agents::new(AgentId::parse("fragile").expect("short"), Arc::new(agent)),
             tools: Toolbox::new().with(tool("break", true)).with(tool("work", false)),
-            media: MediaStore::open(&std::env::temp_dir().join("parlor-none")).expect("a store"),
+            media: MediaStore::open(Path::new("/no/such/folder")).expect("a store"),
             env: Arc::new([]),
             clock,
             ids: Arc::new(PanickingIds { ids, panic_next: Arc::clone(&panic_next) }),

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use parlor_vocab::{
-    CompletedLogin, Credentials, LoginFailure, LoginMethod, LoginStep, ModelOption, Preferences, SecretText,
-    SkillList,
+    CompletedLogin, Credentials, LoginFailure, LoginMethod, LoginStep, ModelLists, ModelOption, Preferences,
+    SecretText, SkillList,
 };
 use tokio::sync::mpsc;
 
@@ -15,8 +15,8 @@ const STEPS: usize = 8;
 /// Dropping a returned future cancels its work. Error strings are sentences for users.
 #[async_trait]
 pub trait Accounts: Send + Sync {
-    /// All models, the default first.
-    async fn models(&self) -> Vec<ModelOption>;
+    /// All models, the default first, with these lists of the providers' own models.
+    async fn models(&self, lists: ModelLists) -> Vec<ModelOption>;
 
     /// The providers through which a router such as OpenRouter reaches `model`.
     async fn routes(&self, model: &str) -> Result<Vec<String>, String>;

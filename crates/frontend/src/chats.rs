@@ -3,9 +3,18 @@
 use parlor_engine::Sessions;
 use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
 use parlor_vocab::{
-    AgentChoice, ChatSelector, ChatSummary, SavedChat, Seq, SessionEvent, SessionId, SessionRefusal,
-    SessionUpdate,
+    AgentChoice, ChatSelector, ChatSummary, RunEvent, SavedChat, Seq, SessionEvent, SessionId,
+    SessionRefusal, SessionUpdate,
 };
+
+/// How many of the first events of a session are read.
+const BEGINNING_EVENTS: usize = 16;
+
+/// How many of the last events of a session are searched first for its latest prompt.
+const FIRST_PROMPT_EVENTS: u64 = 64;
+
+/// How many of the last events are searched at most.
+const LATEST_PROMPT_EVENTS: u64 = 1024;
 
 /// The number of all chats, and the summaries of one page of them.
 pub(super) async fn list(
@@ -24,8 +33,9 @@ pub(super) async fn list(
     .await?;
     let mut chats = Vec::with_capacity(page.len());
     for record in page {
-        let choice = first_choice(sessions, &record.id).await;
-        chats.push(summary(record, choice));
+        let beginning = Beginning::read(sessions, &record.id).await;
+        let title = beginning.title(sessions, &record).await;
+        chats.push(summary(record, beginning.choice, title));
     }
     Ok((total, chats))
 }
@@ -61,8 +71,13 @@ pub(super) async fn find(
         Err(SessionRefusal::UnknownSession(_)) => return Ok(None),
         Err(refusal) => return Err(refusal),
     };
-    let overview = session.overview(record.id.clone());
-    Ok(Some(SavedChat { summary: summary(record, overview.choice.clone()), overview }))
+    let mut overview = session.overview(record.id.clone());
+    // A run whose process has died is not active any more, though its end is recorded only when the chat is next used.
+    if sessions.is_interrupted(&record).await {
+        overview.active = None;
+    }
+    let title = Beginning::read(sessions, &record.id).await.title(sessions, &record).await;
+    Ok(Some(SavedChat { summary: summary(record, overview.choice.clone(), title), overview }))
 }
 
 /// Passes all chats to `visit`, the last updated first, until it returns false.
@@ -86,23 +101,81 @@ async fn for_each_chat(
     }
 }
 
-/// The agent and model that a session was created with.
-async fn first_choice(sessions: &Sessions, id: &SessionId) -> AgentChoice {
-    let first = sessions.watch(id, Seq::START).await.try_next().await;
-    let Ok(Some(SessionUpdate::Entry(entry))) = first else { return AgentChoice::default() };
-    if let SessionEvent::Created(new_session) = &entry.event {
-        new_session.choice.clone()
-    } else {
-        AgentChoice::default()
+/// The first events of a session.
+#[derive(Default)]
+struct Beginning {
+    /// The agent and model that the session was created with.
+    choice: AgentChoice,
+    /// The title that the engine made of the first prompt.
+    derived_title: Option<String>,
+}
+
+impl Beginning {
+    async fn read(sessions: &Sessions, id: &SessionId) -> Self {
+        let mut beginning = Self::default();
+        let mut watcher = sessions.watch(id, Seq::START).await;
+        let mut renamed = None;
+        for _ in 0..BEGINNING_EVENTS {
+            let Ok(Some(SessionUpdate::Entry(entry))) = watcher.try_next().await else { break };
+            let mut title = None;
+            match &entry.event {
+                SessionEvent::Created(new_session) => beginning.choice = new_session.choice.clone(),
+                SessionEvent::Renamed { title: given } => title = Some(given.clone()),
+                // The engine names a session right before the first run.
+                SessionEvent::Run { .. } => {
+                    beginning.derived_title = renamed;
+                    break;
+                }
+                SessionEvent::AgentChosen(_)
+                | SessionEvent::Queued(_)
+                | SessionEvent::Unqueued { .. }
+                | SessionEvent::Cleared
+                | SessionEvent::Compacted { .. }
+                | SessionEvent::MessageAdded(_) => {}
+            }
+            renamed = title;
+        }
+        beginning
+    }
+
+    /// The title that somebody gave the session, or else its latest prompt.
+    async fn title(&self, sessions: &Sessions, record: &SessionRecord) -> Option<String> {
+        if record.title != self.derived_title {
+            return record.title.clone();
+        }
+        latest_prompt(sessions, record).await.or_else(|| record.title.clone())
     }
 }
 
-fn summary(record: SessionRecord, choice: AgentChoice) -> ChatSummary {
+/// The prompt of the last run, if it is among the last [`LATEST_PROMPT_EVENTS`] events.
+async fn latest_prompt(sessions: &Sessions, record: &SessionRecord) -> Option<String> {
+    for count in [FIRST_PROMPT_EVENTS, LATEST_PROMPT_EVENTS] {
+        let from = Seq(record.head.0.saturating_sub(count));
+        let (mut watcher, mut prompt) = (sessions.watch(&record.id, from).await, None);
+        while let Ok(Some(update)) = watcher.try_next().await {
+            let SessionUpdate::Entry(entry) = update else { continue };
+            if let SessionEvent::Run { event: RunEvent::Started { parent: None, input, .. }, .. } =
+                &entry.event
+            {
+                prompt = Some(input.text.clone());
+            }
+            if entry.seq >= record.head {
+                break;
+            }
+        }
+        if prompt.is_some() || from == Seq::START {
+            return prompt;
+        }
+    }
+    None
+}
+
+fn summary(record: SessionRecord, choice: AgentChoice, title: Option<String>) -> ChatSummary {
     // The record has the agent that was chosen last.
     let agent = record.agent.or(choice.agent);
     ChatSummary {
         id: record.id,
-        title: record.title,
+        title,
         choice: AgentChoice { agent, ..choice },
         created: record.created,
         updated: record.updated,

@@ -275,7 +275,7 @@ async fn run_request(
         FrontendRequest::ReadFiles { paths, max_bytes } => {
             FrontendReply::Files(read_files(paths, max_bytes, SymlinkPolicy::Follow).await)
         }
-        FrontendRequest::ListModels => FrontendReply::Models(accounts.models().await),
+        FrontendRequest::ListModels(lists) => FrontendReply::Models(accounts.models(lists).await),
         FrontendRequest::ListRoutes(model) => FrontendReply::Routes(accounts.routes(&model).await),
         FrontendRequest::ListSkills => FrontendReply::Skills(accounts.skills().await),
         FrontendRequest::SavePreferences(preferences) => done(accounts.save_preferences(preferences).await),

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic fails the test and shows the line")]
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use parlor_model::LocalAgent;
 use parlor_tools::{ShellTool, Toolbox};
 use parlor_vocab::{
     AgentChoice, AgentId, Backend, ChatSelector, CompletedLogin, Credentials, FrontendEvent, FrontendReply,
-    FrontendRequest, LoginFailure, LoginMethod, LoginStep, ModelOption, NewSession, Preferences,
+    FrontendRequest, LoginFailure, LoginMethod, LoginStep, ModelLists, ModelOption, NewSession, Preferences,
     RegistryRequest, SecretText, SessionId, SessionRefusal, ShutdownSignal, SkillList, Ticket, Update,
     UpdateOf,
 };
@@ -30,7 +31,7 @@ struct TestAccounts;
 
 #[async_trait]
 impl Accounts for TestAccounts {
-    async fn models(&self) -> Vec<ModelOption> {
+    async fn models(&self, _lists: ModelLists) -> Vec<ModelOption> {
         Vec::new()
     }
     async fn routes(&self, model: &str) -> Result<Vec<String>, String> {
@@ -70,7 +71,7 @@ fn sessions() -> Arc<Sessions> {
         log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
         agents: Agents::new(AgentId::parse("local").unwrap(), Arc::new(LocalAgent::default())),
         tools: Toolbox::standard(ShellTool::default()),
-        media: MediaStore::open(&std::env::temp_dir().join("parlor-none")).unwrap(),
+        media: MediaStore::open(Path::new("/no/such/folder")).unwrap(),
         env: Vec::new().into(),
         clock: Arc::clone(&clock) as _,
         ids: Arc::new(TimeOrderedIds::new(clock)),
@@ -118,7 +119,7 @@ async fn background_requests_are_limited_and_delay_no_session_request() {
     for ticket in 0..u64::try_from(MAX_BACKGROUND_REQUESTS).unwrap() {
         assert!(frontend.submit(Ticket(ticket), log_in()).is_none());
     }
-    let refused = frontend.submit(Ticket(999), FrontendRequest::ListModels);
+    let refused = frontend.submit(Ticket(999), FrontendRequest::ListModels(ModelLists::Cached));
     assert_eq!(
         refused,
         Some((Ticket(999), Err(SessionRefusal::TooManyRequests { limit: MAX_BACKGROUND_REQUESTS })))
@@ -153,7 +154,7 @@ async fn a_closing_connection_is_answered_and_gets_the_shutdown_signal_last() {
     assert!(answered(1) && answered(2));
     assert!(matches!(updates.last(), Some(Update::Event(FrontendEvent::Ending(ShutdownSignal::Terminate)))));
     assert!(
-        frontend.submit(Ticket(3), FrontendRequest::ListModels).is_some(),
+        frontend.submit(Ticket(3), FrontendRequest::ListModels(ModelLists::Cached)).is_some(),
         "a closed backend takes no requests"
     );
 }

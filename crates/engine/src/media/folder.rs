@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use parlor_vocab::{Media, MediaId};
 use rustix::fs::{
-    FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, flock, fstat, fsync,
-    futimens, open, openat,
+    FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, flock, fstat,
+    fsync, futimens, open, openat,
 };
 use rustix::io::Errno;
 
@@ -136,7 +136,7 @@ impl Folder {
         let _guard = self.lock(Access::Add, LOCK_WAIT)?;
         let found = self.open_file(id)?;
         if let Some((file, _)) = &found {
-            touch(file).map_err(MediaError::io("renew", self.path.join(id.as_str())))?;
+            renew_file(file).map_err(MediaError::io("renew", self.path.join(id.as_str())))?;
         }
         Ok(found)
     }
@@ -174,6 +174,30 @@ impl Drop for FolderLock<'_> {
 pub(super) fn touch(file: &File) -> rustix::io::Result<()> {
     let at = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
     futimens(file, &Timestamps { last_access: at(UTIME_OMIT), last_modification: at(UTIME_NOW) })
+}
+
+/// The modification time of a file: seconds and nanoseconds.
+pub(super) type FileTime = (i64, i64);
+
+pub(super) fn modification_time(stat: &Stat) -> FileTime {
+    (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
+}
+
+/// Sets the modification time to now, or a little later if it is now already: who has seen the old time sees that the file
+/// was renewed.
+fn renew_file(file: &File) -> rustix::io::Result<()> {
+    let before = modification_time(&fstat(file)?);
+    touch(file)?;
+    if modification_time(&fstat(file)?) != before {
+        return Ok(());
+    }
+    let (seconds, nanoseconds) = before;
+    let later = match nanoseconds {
+        ..999_999_999 => Timespec { tv_sec: seconds, tv_nsec: nanoseconds + 1 },
+        _ => Timespec { tv_sec: seconds + 1, tv_nsec: 0 },
+    };
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    futimens(file, &Timestamps { last_access, last_modification: later })
 }
 
 fn has_same_bytes(mut left: impl Read, mut right: impl Read) -> io::Result<bool> {

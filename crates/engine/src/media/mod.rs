@@ -17,11 +17,11 @@ mod temp;
 mod tests;
 mod upload;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use parlor_vocab::{Media, MediaId, Timestamp};
@@ -34,8 +34,8 @@ pub use sweep::SweepReport;
 pub use upload::Upload;
 
 use content_scanner::{ContentScanner, id_of};
-use folder::{Folder, FolderPath, is_id};
-use sweep::{SweepRule, remove_all, sweep};
+use folder::{FileTime, Folder, FolderPath, is_id};
+use sweep::{SweepRule, remove_all, remove_unchanged, sweep};
 use temp::TempFile;
 
 /// The default limit for a file that a door accepts: 25 MiB.
@@ -51,6 +51,9 @@ pub const PIECE_BYTES: usize = 256 << 10;
 /// refers to it, and a sweep cannot know that such an event is about to come.
 pub const SWEEP_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How many files that it has created the store remembers, so that they can be discarded.
+const MAX_CREATED: usize = 1024;
+
 /// The name of the store's folder in the state folder.
 const FOLDER: &str = "media";
 
@@ -61,6 +64,8 @@ const FOLDER: &str = "media";
 pub struct MediaStore {
     folder_path: Arc<FolderPath>,
     uploads: Arc<Semaphore>,
+    /// The last files that this store has created, with the time when it did.
+    created: Arc<Mutex<VecDeque<(MediaId, FileTime)>>>,
 }
 
 impl MediaStore {
@@ -70,7 +75,8 @@ impl MediaStore {
         let folder = home.join(FOLDER);
         let folder_path = FolderPath::new(home, folder);
         folder_path.open_existing()?;
-        Ok(Self { folder_path: Arc::new(folder_path), uploads: Arc::new(Semaphore::new(MAX_UPLOADS)) })
+        let uploads = Arc::new(Semaphore::new(MAX_UPLOADS));
+        Ok(Self { folder_path: Arc::new(folder_path), uploads, created: Arc::default() })
     }
 
     /// Stores at most `limit` bytes and returns when they are synced to disk. Content that is stored already is not
@@ -84,7 +90,42 @@ impl MediaStore {
         limit: u64,
     ) -> Result<Media, MediaError> {
         let name = clean_name(name);
-        self.run_blocking(move |folder| put(folder, name, bytes.as_ref(), limit)).await
+        let (media, created) =
+            self.run_blocking(move |folder| put(folder, name, bytes.as_ref(), limit)).await?;
+        if let Some(created) = created {
+            let mut all = self.created();
+            all.push_back((media.id.clone(), created));
+            if all.len() > MAX_CREATED {
+                all.pop_front();
+            }
+        }
+        Ok(media)
+    }
+
+    /// Removes those of `ids` that this store has created, unless they have been stored again or renewed since. For a
+    /// caller that refers to them by no event after all. What it cannot know, because it was too long ago, a sweep removes.
+    pub async fn discard(&self, ids: Vec<MediaId>) -> Result<(), MediaError> {
+        let mut discarded = Vec::new();
+        self.created().retain(|created| {
+            let is_discarded = ids.contains(&created.0);
+            if is_discarded {
+                discarded.push(created.clone());
+            }
+            !is_discarded
+        });
+        if discarded.is_empty() {
+            return Ok(());
+        }
+        self.run_blocking(move |folder| {
+            let Some(folder) = folder.open_existing()? else { return Ok(()) };
+            discarded.iter().try_for_each(|(id, created)| remove_unchanged(&folder, id, *created))
+        })
+        .await
+    }
+
+    /// Locks in spite of poisoning: no code under the lock panics in the middle of a change.
+    fn created(&self) -> MutexGuard<'_, VecDeque<(MediaId, FileTime)>> {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins an upload of at most `limit` bytes that arrive in pieces.
@@ -99,6 +140,12 @@ impl MediaStore {
     pub async fn read(&self, id: &MediaId, max: u64) -> Result<Vec<u8>, MediaError> {
         let id = id.clone();
         self.run_blocking(move |folder| read(folder, &id, max)).await
+    }
+
+    /// The path of a stored file. Does not check the content.
+    pub async fn path(&self, id: &MediaId) -> Result<PathBuf, MediaError> {
+        self.open_file(id).await?;
+        Ok(self.folder_path.path().join(id.as_str()))
     }
 
     /// Opens a stored file that may be too large for [`Self::read`]; also returns its size in bytes. Does not check
@@ -180,18 +227,25 @@ async fn run_blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(panicked(error)))
 }
 
-fn put(folder_path: &FolderPath, name: String, bytes: &[u8], limit: u64) -> Result<Media, MediaError> {
+/// Stores a file. Also returns when, if the file is new.
+fn put(
+    folder_path: &FolderPath,
+    name: String,
+    bytes: &[u8],
+    limit: u64,
+) -> Result<(Media, Option<FileTime>), MediaError> {
     let mut scanner = ContentScanner::new(limit);
     scanner.update(bytes)?;
     let media = scanner.finish(name);
     let folder = folder_path.open_or_create()?;
     // Checked before anything is written: known content needs no space, even on a full disk.
-    if !folder.renew_if_same(&media, bytes)? {
-        let mut temp = TempFile::create(folder)?;
-        temp.write(bytes)?;
-        temp.commit(&media.id)?;
+    if folder.renew_if_same(&media, bytes)? {
+        return Ok((media, None));
     }
-    Ok(media)
+    let mut temp = TempFile::create(folder)?;
+    temp.write(bytes)?;
+    let created = temp.commit(&media.id)?;
+    Ok((media, Some(created)))
 }
 
 /// Opens the folder to look for `id`. Fails early if `id` is not a hash, because it could be a path.

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat, unl
 use rustix::io::Errno;
 
 use super::MediaError;
-use super::folder::{Access, Folder, LOCK_WAIT, is_id};
+use super::folder::{Access, FileTime, Folder, LOCK_WAIT, is_id, modification_time};
 use super::temp::{is_abandoned, is_temp_name};
 
 /// What a sweep removed, or would remove in a dry run.
@@ -68,6 +68,18 @@ pub(super) fn remove_all(
         }
     }
     Ok(swept)
+}
+
+/// Removes a file if nobody has stored or renewed it since `stored_at`.
+pub(super) fn remove_unchanged(folder: &Folder, id: &MediaId, stored_at: FileTime) -> Result<(), MediaError> {
+    let failed = |errno: Errno| MediaError::io("remove", folder.path.join(id.as_str()))(errno);
+    let _guard = folder.lock(Access::Remove, LOCK_WAIT)?;
+    match statat(&folder.handle, id.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if modification_time(&stat) == stored_at => {}
+        Ok(_) | Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(failed(errno)),
+    }
+    unlinkat(&folder.handle, id.as_str(), AtFlags::empty()).map_err(failed)
 }
 
 /// Removes a file if it is old enough. Returns its size, or `None` if it stays.

@@ -9,11 +9,11 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parlor_vocab::{Media, MediaId};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::MediaError;
-use super::folder::{Access, Folder, LOCK_WAIT, touch};
+use super::folder::{Access, FileTime, Folder, LOCK_WAIT, modification_time, touch};
 
 const PREFIX: &str = ".upload-";
 const SUFFIX: &str = ".tmp";
@@ -59,23 +59,27 @@ impl TempFile {
         self.folder.renew_if_same(media, &self.file)
     }
 
-    /// Gives the file its final name. Returns when content and name are synced to disk.
-    pub(super) fn commit(mut self, id: &MediaId) -> Result<(), MediaError> {
+    /// Gives the file its final name. Returns its modification time when content and name are synced to disk.
+    pub(super) fn commit(mut self, id: &MediaId) -> Result<FileTime, MediaError> {
         self.file.sync_all().map_err(|error| self.failed("sync a file in")(error))?;
-        self.rename(id)?;
-        self.folder.sync()
+        let stored_at = self.rename(id)?;
+        self.folder.sync()?;
+        Ok(stored_at)
     }
 
-    fn rename(&mut self, id: &MediaId) -> Result<(), MediaError> {
-        let Some(name) = &self.name else { return Ok(()) };
+    fn rename(&mut self, id: &MediaId) -> Result<FileTime, MediaError> {
         let folder = &self.folder;
         let _guard = folder.lock(Access::Add, LOCK_WAIT)?;
+        let rename = |name: &str| renameat(&folder.handle, name, &folder.handle, id.as_str());
         // The last write may be long ago; the file's age counts from now.
-        let renamed = touch(&self.file)
-            .and_then(|()| renameat(&folder.handle, name.as_str(), &folder.handle, id.as_str()));
-        renamed.map_err(|errno| self.failed("store a file in")(errno))?;
+        let renamed = touch(&self.file).and_then(|()| {
+            let stored_at = modification_time(&fstat(&self.file)?);
+            self.name.as_deref().map_or(Ok(()), rename)?;
+            Ok(stored_at)
+        });
+        let stored_at = renamed.map_err(|errno| self.failed("store a file in")(errno))?;
         self.name = None;
-        Ok(())
+        Ok(stored_at)
     }
 
     fn failed<E: Into<io::Error>>(&self, attempt: &'static str) -> impl FnOnce(E) -> MediaError {

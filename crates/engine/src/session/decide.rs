@@ -1,8 +1,8 @@
 //! Decides what a command changes: the events to append and the effects to start afterwards.
 
 use parlor_vocab::{
-    AgentChoice, AgentId, HistoryItem, IdSource, Message, MessageId, QueuedInput, Role, RunEvent, RunId,
-    SessionCommand, SessionEvent, SessionRefusal, SessionReply, StopCause, UserInput, WhenBusy,
+    AgentId, HistoryItem, IdSource, Message, MessageId, QueuedInput, Role, RunEvent, RunId, SessionCommand,
+    SessionEvent, SessionRefusal, SessionReply, StopCause, UserInput, WhenBusy,
 };
 
 use super::Session;
@@ -28,6 +28,19 @@ pub struct Decision {
     pub reply: SessionReply,
 }
 
+/// The agent and the model that answer, after defaults were applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedChoice {
+    /// The agent.
+    pub agent: AgentId,
+    /// The model with which the agent answers, by its configured name or the provider's id; `None` means its own.
+    pub model: Option<String>,
+    /// The provider's id of that model; `None` if the agent uses no model.
+    pub model_id: Option<String>,
+    /// The agent of the session, if it is not configured any more and `agent` answers instead.
+    pub missing_agent: Option<AgentId>,
+}
+
 /// Work outside of the state machine, which the session's actor carries out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -46,18 +59,19 @@ pub enum Effect {
 }
 
 impl Session {
-    /// Decides what `command` changes, without changing anything. `agent` answers if the command starts a run; the
+    /// Decides what `command` changes, without changing anything. `resolved` answers if the command starts a run; the
     /// caller chooses it, because it knows which agents are configured.
     pub fn decide(
         &self,
         command: SessionCommand,
-        agent: &AgentId,
+        resolved: &ResolvedChoice,
         ids: &dyn IdSource,
     ) -> Result<Decision, SessionRefusal> {
         match command {
-            SessionCommand::Send { input, when_busy } => self.send(input, when_busy, agent, ids),
+            SessionCommand::Send { input, when_busy } => self.send(input, when_busy, resolved, ids),
             SessionCommand::Stop { run, reason } => self.stop(run, reason),
-            SessionCommand::ClearQueue => Ok(self.clear_queue()),
+            SessionCommand::ClearQueue => Ok(self.unqueue(|_| true)),
+            SessionCommand::Unqueue(run) => Ok(self.unqueue(|queued| *queued == run)),
             SessionCommand::ClearHistory => self.clear_history(),
             SessionCommand::Compact { keep } => self.compact(keep),
             SessionCommand::Rename { title } => Ok(done(SessionEvent::Renamed { title: visible(&title) })),
@@ -69,10 +83,10 @@ impl Session {
         &self,
         input: UserInput,
         when_busy: WhenBusy,
-        agent: &AgentId,
+        resolved: &ResolvedChoice,
         ids: &dyn IdSource,
     ) -> Result<Decision, SessionRefusal> {
-        if let Some(run) = input.key.as_ref().and_then(|key| self.keys.get(key.as_str())) {
+        if let Some(run) = self.run_with_key_of(&input) {
             return Ok(Decision {
                 events: vec![],
                 effects: vec![],
@@ -85,7 +99,7 @@ impl Session {
                 let run = RunId::generate(ids.next());
                 let title = if self.title.is_none() { title_of(&input.text) } else { None };
                 let renamed = title.map(|title| SessionEvent::Renamed { title });
-                let event = self.started_event(run.clone(), input, agent.clone(), ids);
+                let event = self.started_event(run.clone(), input, resolved, ids);
                 let events = renamed.into_iter().chain([event]).collect();
                 let effects = vec![Effect::StartRun(run.clone())];
                 Ok(Decision { events, effects, reply: SessionReply::Started(run) })
@@ -110,12 +124,14 @@ impl Session {
         &self,
         run: RunId,
         input: UserInput,
-        agent: AgentId,
+        resolved: &ResolvedChoice,
         ids: &dyn IdSource,
     ) -> SessionEvent {
-        let model = input.choice.model.clone().or_else(|| self.choice.model.clone());
+        let ResolvedChoice { agent, model, model_id, missing_agent } = resolved.clone();
+        let model = model_id.or(model);
+        let missing_agent = missing_agent.filter(|missing| self.reported_missing.as_ref() != Some(missing));
         let message = MessageId::generate(ids.next());
-        let event = RunEvent::Started { parent: None, agent, model, input, message };
+        let event = RunEvent::Started { parent: None, agent, model, missing_agent, input, message };
         SessionEvent::Run { run, sequence: 1, event }
     }
 
@@ -141,8 +157,10 @@ impl Session {
         Ok(Decision { events: vec![], effects, reply: SessionReply::Stopping(active) })
     }
 
-    fn clear_queue(&self) -> Decision {
-        let queued: Vec<QueuedInput> = self.queue.iter().cloned().collect();
+    /// Drops the queued inputs whose runs `is_dropped` selects.
+    fn unqueue(&self, is_dropped: impl Fn(&RunId) -> bool) -> Decision {
+        let queued = self.queue.iter().filter(|queued| is_dropped(&queued.run));
+        let queued: Vec<QueuedInput> = queued.cloned().collect();
         let runs: Vec<RunId> = queued.iter().map(|queued| queued.run.clone()).collect();
         let events = if runs.is_empty() { vec![] } else { vec![SessionEvent::Unqueued { runs }] };
         Decision { events, effects: vec![], reply: SessionReply::Unqueued(queued) }
@@ -175,7 +193,7 @@ impl Session {
     fn first_kept(&self, keep: usize) -> Option<(usize, &MessageId)> {
         let messages = self.history.items().iter().enumerate().filter_map(|(position, item)| match item {
             HistoryItem::Message(message) => Some((position, &message.id)),
-            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => None,
+            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun { .. } => None,
         });
         messages.rev().take(keep).last()
     }
@@ -199,7 +217,7 @@ impl Session {
     ) -> Vec<SessionEvent> {
         let exists = self.history.items().iter().skip(1).any(|item| match item {
             HistoryItem::Message(message) => message.id == *kept_from,
-            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => false,
+            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun { .. } => false,
         });
         if !exists {
             return Vec::new();
@@ -207,11 +225,6 @@ impl Session {
         let id = MessageId::generate(ids.next());
         let summary = Message { id, role: Role::User, text: summary, media: Vec::new() };
         vec![SessionEvent::Compacted { summary, kept_from: Some(kept_from.clone()) }]
-    }
-
-    /// The agent that was chosen for this input, else for the session, if any.
-    pub fn chosen_agent<'a>(&'a self, choice: &'a AgentChoice) -> Option<&'a AgentId> {
-        choice.agent.as_ref().or(self.choice.agent.as_ref())
     }
 
     /// Gives each of `events` its sequence number in `run`.

@@ -3,7 +3,9 @@
 //! A conversation can be of any length, so an open session need not hold all of it in memory: the actor can drop the
 //! cache and read it from the log again, after [`from`](History::from). Nothing here reads the log.
 
-use parlor_vocab::{Failure, HistoryItem, Message, MessageId, RunEnding, Seq, ToolCallId};
+use parlor_vocab::{
+    CountedItem, Failure, HistoryItem, Message, MessageCounter, MessageId, RunEnding, Seq, ToolCallId,
+};
 
 /// The approximate size in bytes of an item without its texts.
 const ITEM_BYTES: usize = 256;
@@ -21,6 +23,26 @@ pub(crate) struct History {
     is_dropped: bool,
     /// Whether [`keep_newest`](Self::keep_newest) dropped the oldest items.
     is_cut: bool,
+    counts: Counts,
+}
+
+/// The number of messages, which is kept when the items are dropped.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Counts {
+    /// The items before the active run.
+    settled: MessageCounter,
+    /// The items since then, which may still change.
+    recent: Vec<(ItemId, CountedItem)>,
+    /// Whether items were removed that nobody could count.
+    is_lost: bool,
+}
+
+/// What an item that may change is found by.
+#[derive(Clone, Debug, PartialEq)]
+enum ItemId {
+    Message(MessageId),
+    Call(ToolCallId),
+    Other,
 }
 
 impl History {
@@ -47,7 +69,8 @@ impl History {
     /// Drops all items from memory if they take more than `max_bytes`.
     pub(crate) fn drop_beyond(&mut self, max_bytes: usize) {
         if self.bytes > max_bytes {
-            *self = Self { from: self.from, is_dropped: true, ..Self::default() };
+            let counts = std::mem::take(&mut self.counts);
+            *self = Self { from: self.from, is_dropped: true, counts, ..Self::default() };
         }
     }
 
@@ -77,8 +100,28 @@ impl History {
         self.is_cut
     }
 
+    /// The number of messages, as model APIs count them. `None` if it must be counted from the log.
+    pub(crate) fn message_count(&self) -> Option<u64> {
+        let mut counter = self.counts.settled;
+        self.counts.recent.iter().for_each(|(_, item)| counter.add(*item));
+        (!self.counts.is_lost).then(|| counter.count())
+    }
+
+    /// Called when no run is active: the items so far will not change.
+    pub(super) fn settle(&mut self) {
+        for (_, item) in self.counts.recent.drain(..) {
+            self.counts.settled.add(item);
+        }
+    }
+
     /// Adds an item. `origin` is the log position after which reading must start to rebuild it.
     pub(crate) fn push(&mut self, item: HistoryItem, origin: Seq) {
+        let id = match &item {
+            HistoryItem::Message(message) => ItemId::Message(message.id.clone()),
+            HistoryItem::ToolUse(tool_use) => ItemId::Call(tool_use.call.clone()),
+            HistoryItem::UnfinishedRun { .. } => ItemId::Other,
+        };
+        self.counts.recent.push((id, CountedItem::of(&item)));
         if !self.is_dropped {
             self.bytes += text_bytes(&item);
             self.items.push(item);
@@ -89,9 +132,13 @@ impl History {
     /// Adds the result of a tool call to its item.
     pub(super) fn set_tool_result(&mut self, call: &ToolCallId, result: Result<String, Failure>) {
         // Searched from the end, because the call belongs to the active run.
+        let is_call = |id: &ItemId| matches!(id, ItemId::Call(known) if known == call);
+        if let Some((_, counted)) = self.counts.recent.iter_mut().rev().find(|(id, _)| is_call(id)) {
+            *counted = CountedItem::Call { has_result: true };
+        }
         let tool_use = self.items.iter_mut().rev().find_map(|item| match item {
             HistoryItem::ToolUse(tool_use) if tool_use.call == *call => Some(tool_use),
-            HistoryItem::ToolUse(_) | HistoryItem::Message(_) | HistoryItem::UnfinishedRun(_) => None,
+            HistoryItem::ToolUse(_) | HistoryItem::Message(_) | HistoryItem::UnfinishedRun { .. } => None,
         });
         if let Some(tool_use) = tool_use {
             self.bytes += result_bytes(&result);
@@ -101,6 +148,8 @@ impl History {
 
     /// Removes a message, which is one of the last.
     pub(super) fn remove_message(&mut self, message: &MessageId) {
+        let is_removed = |id: &ItemId| matches!(id, ItemId::Message(known) if known == message);
+        self.counts.recent.retain(|(id, _)| !is_removed(id));
         if let Some(index) = self.items.iter().rposition(|item| is_message(item, message)) {
             self.bytes -= text_bytes(&self.items.remove(index));
             self.origins.remove(index);
@@ -120,6 +169,7 @@ impl History {
             return self.push(HistoryItem::Message(summary.clone()), self.from);
         };
         if self.is_dropped {
+            self.counts.is_lost = true;
             return;
         }
         // If the message is missing, reading began after it, and all items here come after it.
@@ -140,7 +190,7 @@ impl History {
 pub(super) fn message_of(item: &HistoryItem) -> Option<&Message> {
     match item {
         HistoryItem::Message(message) => Some(message),
-        HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => None,
+        HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun { .. } => None,
     }
 }
 
@@ -154,9 +204,11 @@ fn text_bytes(item: &HistoryItem) -> usize {
         HistoryItem::ToolUse(tool_use) => {
             tool_use.input.len() + tool_use.result.as_ref().map_or(0, result_bytes)
         }
-        HistoryItem::UnfinishedRun(RunEnding::Failed(failure)) => failure.message.len(),
-        HistoryItem::UnfinishedRun(RunEnding::Stopped { cause, .. }) => cause.reason().len(),
-        HistoryItem::UnfinishedRun(RunEnding::Completed { .. }) => 0,
+        HistoryItem::UnfinishedRun { ending, .. } => match ending {
+            RunEnding::Failed(failure) => failure.message.len(),
+            RunEnding::Stopped { cause, .. } => cause.reason().len(),
+            RunEnding::Completed { .. } => 0,
+        },
     };
     ITEM_BYTES + texts
 }
@@ -192,6 +244,32 @@ mod tests {
         history.compact(&message("s", "summary"), None, Seq(9));
         assert!(history.is_cached());
         assert_eq!((history.items().len(), history.from()), (1, Seq(8)));
+    }
+
+    #[test]
+    fn the_number_of_messages_is_known_without_the_items() {
+        let call = ToolCallId::parse("c").unwrap();
+        let item = |result| {
+            let (tool, input) = ("shell".to_owned(), String::new());
+            HistoryItem::ToolUse(parlor_vocab::ToolUse { call: call.clone(), tool, input, result })
+        };
+        let mut history = History::default();
+        history.push(HistoryItem::Message(message("a", "text")), Seq(0));
+        history.settle();
+        history.drop_beyond(0);
+        history.push(HistoryItem::Message(message("b", "")), Seq(1));
+        history.push(item(None), Seq(1));
+        assert_eq!(history.message_count(), Some(3));
+        history.set_tool_result(&call, Ok(String::new()));
+        assert_eq!(history.message_count(), Some(4), "the result is a message");
+        history.remove_message(&MessageId::parse("b").unwrap());
+        assert_eq!(history.message_count(), Some(3));
+        history.settle();
+        assert_eq!((history.message_count(), history.counts.recent.len()), (Some(3), 0));
+        history.compact(&message("s", ""), Some(&MessageId::parse("b").unwrap()), Seq(9));
+        assert_eq!(history.message_count(), None, "nobody knows what was kept");
+        history.compact(&message("s", ""), None, Seq(10));
+        assert_eq!(history.message_count(), Some(1));
     }
 
     #[test]

@@ -13,6 +13,6 @@ mod properties;
 
 pub(crate) use history::History;
 
-pub use decide::{Decision, Effect, MAX_QUEUED_INPUTS, TITLE_CHARS};
+pub use decide::{Decision, Effect, MAX_QUEUED_INPUTS, ResolvedChoice, TITLE_CHARS};
 pub use report::{FinishedRun, RunOutcome};
 pub use state::{MAX_KEYS, OpenRun, Session};

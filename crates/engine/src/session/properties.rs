@@ -10,7 +10,7 @@ use parlor_vocab::{
 };
 use proptest::prelude::*;
 
-use super::{Effect, FinishedRun, MAX_QUEUED_INPUTS, RunOutcome, Session};
+use super::{Effect, FinishedRun, MAX_QUEUED_INPUTS, ResolvedChoice, RunOutcome, Session};
 
 /// Generates ids by counting.
 struct Counter(std::sync::atomic::AtomicU64);
@@ -24,7 +24,7 @@ impl IdSource for Counter {
 /// A session with its log in memory, and simulated run drivers.
 struct Simulation {
     ids: Counter,
-    agent: AgentId,
+    agent: ResolvedChoice,
     log: Vec<Entry>,
     session: Session,
     /// Runs that have a driver.
@@ -58,7 +58,12 @@ impl Simulation {
     fn new() -> Self {
         let mut simulation = Self {
             ids: Counter(Default::default()),
-            agent: AgentId::parse("local").unwrap(),
+            agent: ResolvedChoice {
+                agent: AgentId::parse("local").unwrap(),
+                model: None,
+                model_id: None,
+                missing_agent: None,
+            },
             log: Vec::new(),
             session: Session::default(),
             driven: BTreeSet::new(),
@@ -181,7 +186,7 @@ impl Simulation {
             Action::Crash => {
                 self.driven.clear();
                 self.session = replay(&self.log);
-                let (events, effects) = self.session.recover(&self.agent, &self.ids, Timestamp(0));
+                let (events, effects) = self.session.recover(None, &self.agent, &self.ids, Timestamp(0));
                 self.append(events);
                 self.start_effects(effects);
             }
@@ -197,8 +202,8 @@ impl Simulation {
 
     fn send(&mut self, when_busy: WhenBusy, key: Option<String>) {
         self.inputs.set(self.inputs.get() + 1);
-        let known = key.as_ref().and_then(|key| self.session.keys.get(key.as_str())).cloned();
         let input = UserInput { text: format!("text {}", self.inputs.get()), key, ..UserInput::default() };
+        let known = self.session.run_with_key_of(&input).cloned();
         let before = self.log.len();
         match self.execute(SessionCommand::Send { input, when_busy }) {
             Some(SessionReply::Started(run)) if known.as_ref() == Some(&run) => {

@@ -1,11 +1,12 @@
-//! Decides what a run driver's reports change: events of a run, and its end.
+//! Decides what a run driver's reports change: events of a run, and its end (completed, failed or stopped) with the
+//! events that close it.
 
 use parlor_vocab::{
-    AgentId, ErrorScope, Failure, FailureCode, IdSource, MessageEvent, MessageId, RunEnding, RunEvent, RunId,
+    ErrorScope, Failure, FailureCode, IdSource, MessageEvent, MessageId, RunEnding, RunEvent, RunId,
     SessionEvent, StepEvent, StepId, StopCause, Timestamp, ToolEvent,
 };
 
-use super::{Effect, OpenRun, Session};
+use super::{Effect, OpenRun, ResolvedChoice, Session};
 
 /// A run driver's report of the end of its run.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,11 +66,11 @@ impl Session {
     }
 
     /// Ends a run: closes its open steps and calls, records its ending, and starts the next queued input.
-    /// `next_agent` answers that input.
+    /// `next` answers that input.
     pub fn finish(
         &self,
         finish: FinishedRun,
-        next_agent: &AgentId,
+        next: &ResolvedChoice,
         ids: &dyn IdSource,
     ) -> (Vec<SessionEvent>, Vec<Effect>) {
         let Some(open) = self.open.get(&finish.run) else { return (Vec::new(), Vec::new()) };
@@ -113,16 +114,17 @@ impl Session {
             events.splice(0..0, self.end_subagents(&run, duration_ms, at));
         }
         if self.active.as_ref() == Some(&run) {
-            self.start_next(next_agent, ids, &mut events, &mut effects);
+            self.start_next(next, ids, &mut events, &mut effects);
         }
         (events, effects)
     }
 
     /// Decides what to record when a session is opened: a run that was active when its process died fails, and the
-    /// next queued input starts.
+    /// next queued input starts. `message` is the message that the run was writing, with the text that was kept.
     pub fn recover(
         &self,
-        next_agent: &AgentId,
+        message: Option<(MessageId, String)>,
+        next: &ResolvedChoice,
         ids: &dyn IdSource,
         at: Timestamp,
     ) -> (Vec<SessionEvent>, Vec<Effect>) {
@@ -133,10 +135,11 @@ impl Session {
         };
         let Some(run) = self.active.clone() else {
             let (mut events, mut effects) = (Vec::new(), Vec::new());
-            self.start_next(next_agent, ids, &mut events, &mut effects);
+            self.start_next(next, ids, &mut events, &mut effects);
             return (events, effects);
         };
-        self.finish(FinishedRun::failed(run, failure, at), next_agent, ids)
+        let finished = FinishedRun { open_message: message, ..FinishedRun::failed(run, failure, at) };
+        self.finish(finished, next, ids)
     }
 
     /// The events that end the open runs of subagents, before the run that they work for.
@@ -155,13 +158,13 @@ impl Session {
     /// Adds what starts the first queued input, if there is one.
     fn start_next(
         &self,
-        agent: &AgentId,
+        resolved: &ResolvedChoice,
         ids: &dyn IdSource,
         events: &mut Vec<SessionEvent>,
         effects: &mut Vec<Effect>,
     ) {
         if let Some(next) = self.queue.front() {
-            events.push(self.started_event(next.run.clone(), next.input.clone(), agent.clone(), ids));
+            events.push(self.started_event(next.run.clone(), next.input.clone(), resolved, ids));
             effects.push(Effect::StartRun(next.run.clone()));
         }
     }

@@ -33,6 +33,8 @@ pub struct Session {
     /// The same keys, the oldest first.
     pub(crate) keys_in_order: VecDeque<Arc<str>>,
     pub(crate) usage: Usage,
+    /// The missing agent that the last runs reported: later runs do not report it again.
+    pub(crate) reported_missing: Option<AgentId>,
 }
 
 /// A run that has not ended.
@@ -40,12 +42,16 @@ pub struct Session {
 pub struct OpenRun {
     /// The agent that answers, the input, and the message that holds the input. `None` before the `Started` event.
     pub(crate) start: Option<(AgentId, UserInput, MessageId)>,
+    /// What the run tells people before its agent answers.
+    pub(crate) notice: Option<String>,
     /// The log position before the run's first event.
     pub(crate) origin: Seq,
     /// How many events the run has.
     pub(crate) sequence: u64,
     /// Open steps with their start times.
     pub(crate) steps: Vec<(StepId, Timestamp)>,
+    /// The message that the agent is writing.
+    pub(crate) message: Option<MessageId>,
     /// Open tool calls with their start times.
     pub(crate) calls: Vec<(ToolCallId, Timestamp)>,
 }
@@ -102,9 +108,28 @@ impl Session {
         self.active.as_ref()
     }
 
+    /// The message that the active run is writing. Its text is not in the log yet.
+    pub fn open_message(&self) -> Option<&MessageId> {
+        self.open.get(self.active.as_ref()?)?.message.as_ref()
+    }
+
+    /// Adds the text so far of the message that the active run was writing to the history, for a reader of a session
+    /// whose process has died. The process that opens the session records it.
+    pub(crate) fn show_partial_message(&mut self, message: &MessageId, text: String) {
+        if self.open_message() == Some(message) && !text.is_empty() {
+            let (id, media) = (message.clone(), Vec::new());
+            self.push_message(Message { id, role: Role::Assistant, text, media });
+        }
+    }
+
     /// Of an open run: its agent, its input, and the message that holds the input.
     pub fn start_of(&self, run: &RunId) -> Option<(AgentId, UserInput, MessageId)> {
         self.open.get(run)?.start.clone()
+    }
+
+    /// What an open run tells people before its agent answers.
+    pub(crate) fn notice_of(&self, run: &RunId) -> Option<String> {
+        self.open.get(run)?.notice.clone()
     }
 
     /// The state as a reply to a client. `id` is the session's id.
@@ -143,7 +168,7 @@ impl Session {
                 self.choice.reasoning = reasoning.or(self.choice.reasoning);
             }
             SessionEvent::Queued(queued) => {
-                self.remember_key(queued.input.key.as_deref(), &queued.run);
+                self.remember_key(&queued.input, &queued.run);
                 self.queue.push_back(queued.clone());
             }
             SessionEvent::Unqueued { runs } => self.queue.retain(|queued| !runs.contains(&queued.run)),
@@ -156,6 +181,9 @@ impl Session {
             }
             SessionEvent::Run { run, sequence, event } => self.apply_to_run(entry, run, *sequence, event),
         }
+        if self.active.is_none() {
+            self.history.settle();
+        }
     }
 
     fn apply_to_run(&mut self, entry: &Entry, run: &RunId, sequence: u64, event: &RunEvent) {
@@ -163,19 +191,25 @@ impl Session {
         let open = self.open.entry(run.clone()).or_default();
         open.sequence = sequence;
         match event {
-            RunEvent::Started { parent, agent, input, message, .. } => {
+            RunEvent::Started { parent, agent, missing_agent, input, message, .. } => {
                 open.start = Some((agent.clone(), input.clone(), message.clone()));
+                open.notice = event.missing_agent_notice();
                 open.origin = Seq(entry.seq.0 - 1);
                 if parent.is_none() {
+                    if missing_agent.is_some() {
+                        self.reported_missing.clone_from(missing_agent);
+                    } else if self.reported_missing.as_ref() == Some(agent) {
+                        self.reported_missing = None;
+                    }
                     self.queue.retain(|queued| queued.run != *run);
-                    self.remember_key(input.key.as_deref(), run);
+                    self.remember_key(input, run);
                     self.active = Some(run.clone());
                     let (text, media) = (input.text.clone(), input.media.clone());
                     self.push_message(Message { id: message.clone(), role: Role::User, text, media });
                 }
             }
             RunEvent::Steered { input, message } => {
-                self.remember_key(input.key.as_deref(), run);
+                self.remember_key(input, run);
                 let (id, text, media) = (message.clone(), input.text.clone(), input.media.clone());
                 self.push_message(Message { id, role: Role::User, text, media });
             }
@@ -190,8 +224,11 @@ impl Session {
                 open.calls.retain(|(open, _)| open != call);
             }
             RunEvent::UsageAdded { usage, .. } => self.usage = self.usage.plus(*usage),
-            RunEvent::Message(_)
-            | RunEvent::Step(StepEvent::Updated { .. } | StepEvent::Reasoned { .. })
+            RunEvent::Message(MessageEvent::Started { message }) => open.message = Some(message.clone()),
+            RunEvent::Message(MessageEvent::Completed { message, .. }) => {
+                open.message.take_if(|open| open == message);
+            }
+            RunEvent::Step(StepEvent::Updated { .. } | StepEvent::Reasoned { .. })
             | RunEvent::Tool(ToolEvent::Progressed { .. })
             | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
@@ -226,11 +263,11 @@ impl Session {
             }
             RunEvent::Ended { ending, .. } => match ending {
                 RunEnding::Completed { .. } => {}
-                RunEnding::Failed(_) => self.push_item(HistoryItem::UnfinishedRun(ending.clone())),
+                RunEnding::Failed(_) => self.push_unfinished(ending),
                 RunEnding::Stopped { message, .. } => {
                     // The ending holds the text about the stop; the agent did not write it.
                     self.history.remove_message(message);
-                    self.push_item(HistoryItem::UnfinishedRun(ending.clone()));
+                    self.push_unfinished(ending);
                 }
             },
             RunEvent::Started { .. }
@@ -248,16 +285,30 @@ impl Session {
         self.push_item(HistoryItem::Message(message));
     }
 
+    fn push_unfinished(&mut self, ending: &RunEnding) {
+        let active = self.active.as_ref().and_then(|run| self.open.get(run));
+        let input = active.and_then(|run| run.start.as_ref()).map(|(_, _, message)| message.clone());
+        self.push_item(HistoryItem::UnfinishedRun { input, ending: ending.clone() });
+    }
+
     /// Adds an item of the active run.
     fn push_item(&mut self, item: HistoryItem) {
         let active = self.active.as_ref().and_then(|run| self.open.get(run));
         self.history.push(item, active.map_or(self.head, |run| run.origin));
     }
 
-    fn remember_key(&mut self, key: Option<&str>, run: &RunId) {
-        let Some(key) = key else { return };
+    /// The run that an earlier input with the same key, through the same door, started or will start.
+    pub(super) fn run_with_key_of(&self, input: &UserInput) -> Option<&RunId> {
+        let key = input.key.as_deref()?;
+        let run = self.keys.get(&*full_key(input, key));
+        // Older versions recorded no sender.
+        run.or_else(|| self.keys.get(key))
+    }
+
+    fn remember_key(&mut self, input: &UserInput, run: &RunId) {
+        let Some(key) = &input.key else { return };
         // The key of a queued input comes twice: when the input is queued and when it starts.
-        let key: Arc<str> = key.into();
+        let key: Arc<str> = full_key(input, key).into();
         if self.keys.insert(Arc::clone(&key), run.clone()).is_none() {
             self.keys_in_order.push_back(key);
         }
@@ -266,5 +317,13 @@ impl Session {
         {
             self.keys.remove(&oldest);
         }
+    }
+}
+
+/// A key with the door that it came through: clients of different doors may choose the same key.
+fn full_key(input: &UserInput, key: &str) -> String {
+    match &input.by {
+        Some(by) => format!("{}\n{key}", by.door),
+        None => key.to_owned(),
     }
 }

@@ -1,28 +1,34 @@
 //! The task that alone writes a session: it decides what a message changes, appends the events, then starts the
 //! effects.
 
+mod partial_text;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_log::{Lease, LogError};
-use parlor_model::Turn;
+use parlor_model::{Agent, Turn};
 use parlor_tools::{BackgroundProcesses, Policy, Redact, RubyInterpreter, ToolContext, catch_panic};
 use parlor_vocab::{
     AgentChoice, AgentId, ClosingPart, Entry, EventId, Failure, FailureCode, MessageId, NewEntry, RunEvent,
-    RunId, Seq, SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, StopCause,
+    RunId, Seq, SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, SessionTotals,
+    StopCause, Timestamp,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::handle::{ActorMessage, OpenSession};
+use self::partial_text::KeptText;
+pub use self::partial_text::{PARTIAL_TEXT_BYTES, PARTIAL_TEXT_INTERVAL};
+use super::agents::Resolution;
+use super::handle::{ActorMessage, CommandError, CommandReply, OpenSession};
 use super::history_loader::{CACHED_HISTORY_BYTES, HistorySource, load_history};
 use super::run_driver::{RunDriver, RunHandle};
 use super::text_bytes::text_bytes;
 use super::{MAX_ACTIVE_RUNS, SessionDeps, SessionShared, refusal_of};
 use crate::redact::clean_excerpt;
-use crate::session::{Effect, FinishedRun, RunOutcome, Session};
+use crate::session::{Effect, FinishedRun, ResolvedChoice, RunOutcome, Session};
 use crate::sessions::live::LiveSession;
 
 /// How many messages may wait for one actor.
@@ -34,7 +40,7 @@ const RECORDING_RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Actor {
     deps: Arc<SessionDeps>,
     redact: Arc<dyn Redact>,
-    state_folder: Option<Arc<Path>>,
+    state_folders: Vec<Arc<Path>>,
     id: SessionId,
     lease: Lease,
     session: Session,
@@ -46,14 +52,18 @@ pub(super) struct Actor {
     /// The handles of the run drivers.
     run_handles: HashMap<RunId, RunHandle>,
     compaction: Option<Compaction>,
+    kept_text: KeptText,
     /// The registry's slots for active runs.
     run_slots: Arc<Semaphore>,
     /// This session's slot, while a run is active.
     run_permit: Option<OwnedSemaphorePermit>,
     /// Why the end of a run could not be recorded so far.
     recording_error: Option<String>,
-    /// Cancelled if this task panics, to stop the run drivers.
-    panicked: CancellationToken,
+    /// Becomes true when the lease is lost. Only while tools may run: an idle session notices at its next append.
+    lease_loss: Option<watch::Receiver<bool>>,
+    is_lease_lost: bool,
+    /// Cancelled if this task panics or loses its lease, to stop the run drivers.
+    abandoned: CancellationToken,
     /// Receives what is sent to `mailbox`.
     inbox: mpsc::Receiver<ActorMessage>,
     mailbox: mpsc::Sender<ActorMessage>,
@@ -65,7 +75,7 @@ pub(super) struct Actor {
 struct Compaction {
     keep: usize,
     cancel: CancellationToken,
-    reply: oneshot::Sender<Result<SessionReply, SessionRefusal>>,
+    reply: CommandReply,
 }
 
 impl Actor {
@@ -74,7 +84,7 @@ impl Actor {
         Self {
             deps: Arc::clone(&shared.deps),
             redact: Arc::clone(&shared.redact),
-            state_folder: shared.state_folder.clone(),
+            state_folders: shared.state_folders.clone(),
             live: shared.live_sessions.of(&id),
             id,
             lease,
@@ -83,10 +93,13 @@ impl Actor {
             ruby: RubyInterpreter::default(),
             run_handles: HashMap::new(),
             compaction: None,
+            kept_text: KeptText::default(),
             run_slots: Arc::clone(&shared.run_slots),
             run_permit: None,
             recording_error: None,
-            panicked: CancellationToken::new(),
+            lease_loss: None,
+            is_lease_lost: false,
+            abandoned: CancellationToken::new(),
             inbox,
             mailbox,
             effects: Vec::new(),
@@ -95,18 +108,24 @@ impl Actor {
 
     pub(super) fn start(self) -> OpenSession {
         let (mailbox, id) = (self.mailbox.clone(), self.id.clone());
-        OpenSession::new(mailbox, id, tokio::spawn(Box::new(self).run_and_catch_panic()))
+        let closed = CancellationToken::new();
+        let (actor, ended) = (Box::new(self), closed.clone().drop_guard());
+        let task = tokio::spawn(async move {
+            actor.run_and_catch_panic().await;
+            drop(ended);
+        });
+        OpenSession::new(mailbox, id, task, closed)
     }
 
-    /// Runs the actor to its end. After a panic it stops the session's runs and processes; the next use opens the
+    /// Runs the actor to its end. After a panic this stops the session's runs and processes; the next use opens the
     /// session from its log, which records the interrupted run as failed.
     ///
     /// Boxed, because a future holds each argument twice, and there may be a thousand idle sessions.
     async fn run_and_catch_panic(self: Box<Self>) {
-        let (panicked, live) = (self.panicked.clone(), Arc::clone(&self.live));
+        let (abandoned, live) = (self.abandoned.clone(), Arc::clone(&self.live));
         let (background, ruby) = (self.background.clone(), self.ruby.clone());
         if catch_panic(self.run()).await.is_err() {
-            panicked.cancel();
+            abandoned.cancel();
             live.reset();
             background.stop_all().await;
             ruby.stop().await;
@@ -117,10 +136,11 @@ impl Actor {
         self.start_effects();
         let mut closing = false;
         while !(closing && self.run_handles.is_empty() && self.compaction.is_none()) {
-            // The actor itself holds a sender, so the channel cannot close.
-            let Some(message) = self.inbox.recv().await else { return };
+            let Some(message) = self.next_message().await else { break };
             match message {
-                ActorMessage::Command(_, reply) if closing => drop(reply.send(Err(self.closing_refusal()))),
+                ActorMessage::Command(_, reply) if closing => {
+                    drop(reply.send(Err(self.closing_refusal().into())));
+                }
                 ActorMessage::Command(command, reply) => self.on_command(*command, reply).await,
                 ActorMessage::View(reply) => drop(reply.send(Box::new(self.session.clone()))),
                 ActorMessage::RecordingError(reply) => drop(reply.send(self.recording_error.clone())),
@@ -133,6 +153,7 @@ impl Actor {
                 }
                 ActorMessage::QueueLength(reply) => drop(reply.send(self.session.queue().len())),
                 ActorMessage::Usage(reply) => drop(reply.send(self.session.usage())),
+                ActorMessage::Totals(reply) => drop(reply.send(self.totals().await)),
                 ActorMessage::RunFinished(finished) => self.on_run_finished(*finished, closing).await,
                 ActorMessage::Summarized(summary) => self.on_summary(*summary).await,
                 ActorMessage::CloseIfIdle(reply) => {
@@ -150,12 +171,36 @@ impl Actor {
             }
         }
         self.inbox.close();
+        // If the lease was lost, runs may still be active: another process has recorded their ends.
+        self.abandoned.cancel();
         self.live.reset();
         // Background processes belong to the session and end with it.
         self.background.stop_all().await;
         self.ruby.stop().await;
         // Nobody is left to report an error to, and the lease becomes free when this process ends.
         let _ = self.deps.log.release(self.lease).await;
+    }
+
+    /// Receives the next message, or `None` when the lease is lost.
+    async fn receive(&mut self) -> Option<ActorMessage> {
+        if self.is_lease_lost {
+            return None;
+        }
+        // The actor itself holds a sender, so the channel cannot close.
+        if self.run_handles.is_empty() && !self.has_background_processes() {
+            self.lease_loss = None;
+            return self.inbox.recv().await;
+        }
+        let loss = self.lease_loss.get_or_insert_with(|| self.deps.log.lost(&self.lease));
+        tokio::select! {
+            biased;
+            _ = loss.wait_for(|is_lost| *is_lost) => None,
+            message = self.inbox.recv() => message,
+        }
+    }
+
+    fn has_background_processes(&self) -> bool {
+        self.background.list().iter().any(|process| process.exit.is_none())
     }
 
     fn closing_refusal(&self) -> SessionRefusal {
@@ -170,7 +215,7 @@ impl Actor {
         if self.compaction.is_some() {
             return Err(SessionRefusal::Compacting);
         }
-        if self.background.list().iter().any(|process| process.exit.is_none()) {
+        if self.has_background_processes() {
             return Err(SessionRefusal::BackgroundProcesses);
         }
         Ok(())
@@ -183,26 +228,39 @@ impl Actor {
         }
     }
 
-    async fn on_command(
-        &mut self,
-        command: SessionCommand,
-        reply: oneshot::Sender<Result<SessionReply, SessionRefusal>>,
-    ) {
+    async fn on_command(&mut self, command: SessionCommand, reply: CommandReply) {
         if let SessionCommand::Compact { keep } = command {
             return self.begin_compaction(keep, reply).await;
         }
-        drop(reply.send(self.execute(command).await));
+        let outcome = self.execute(command).await.map_err(|refusal| match self.is_lease_lost {
+            true => CommandError::OwnerLost,
+            false => CommandError::Refused(refusal),
+        });
+        drop(reply.send(outcome));
     }
 
     async fn execute(&mut self, command: SessionCommand) -> Result<SessionReply, SessionRefusal> {
-        let agent = match &command {
-            SessionCommand::Send { input, .. } => self.agent_for(&input.choice)?,
-            SessionCommand::ChooseAgent(choice) => self.agent_for(choice)?,
-            SessionCommand::Stop { .. }
+        let command = match command {
+            SessionCommand::ChooseAgent(choice) => {
+                SessionCommand::ChooseAgent(self.deps.agents.recorded(self.session.choice(), choice)?)
+            }
+            command @ (SessionCommand::Send { .. }
+            | SessionCommand::Stop { .. }
             | SessionCommand::ClearQueue
+            | SessionCommand::Unqueue(_)
             | SessionCommand::ClearHistory
             | SessionCommand::Compact { .. }
-            | SessionCommand::Rename { .. } => self.default_agent(),
+            | SessionCommand::Rename { .. }) => command,
+        };
+        let resolved = match &command {
+            SessionCommand::Send { input, .. } => self.resolve(&input.choice)?,
+            SessionCommand::ChooseAgent(_)
+            | SessionCommand::Stop { .. }
+            | SessionCommand::ClearQueue
+            | SessionCommand::Unqueue(_)
+            | SessionCommand::ClearHistory
+            | SessionCommand::Compact { .. }
+            | SessionCommand::Rename { .. } => self.deps.agents.resolve_default().choice,
         };
         if let Some(compaction) = &self.compaction {
             match &command {
@@ -216,11 +274,18 @@ impl Actor {
                 SessionCommand::Stop { run: Some(_), .. }
                 | SessionCommand::ChooseAgent(_)
                 | SessionCommand::ClearQueue
+                | SessionCommand::Unqueue(_)
                 | SessionCommand::Compact { .. }
                 | SessionCommand::Rename { .. } => {}
             }
         }
-        let decision = self.session.decide(command, &agent, &*self.deps.ids)?;
+        let decision = self.session.decide(command, &resolved, &*self.deps.ids)?;
+        // A run without a handle was ended by another process, so a stop could not reach it any more.
+        if let [Effect::Cancel(run, _)] = &decision.effects[..]
+            && !self.run_handles.contains_key(run)
+        {
+            return Err(SessionRefusal::NoActiveRun);
+        }
         let starts_run = decision.effects.iter().any(|effect| matches!(effect, Effect::StartRun(_)));
         if starts_run && self.run_permit.is_none() {
             let permit = Arc::clone(&self.run_slots).try_acquire_owned();
@@ -240,27 +305,25 @@ impl Actor {
         }
     }
 
-    fn agent_for(&self, choice: &AgentChoice) -> Result<AgentId, SessionRefusal> {
-        Ok(self.deps.agents.find(self.session.chosen_agent(choice))?.0)
+    /// What answers an input with this choice.
+    fn resolve(&self, choice: &AgentChoice) -> Result<ResolvedChoice, SessionRefusal> {
+        Ok(self.deps.agents.resolve(self.session.choice(), choice)?.choice)
     }
 
-    fn default_agent(&self) -> AgentId {
-        self.deps.agents.default.clone()
-    }
-
-    /// The agent for the first queued input. It was configured when the input was accepted; if it no longer is, the
-    /// default agent answers.
-    fn next_agent(&self) -> AgentId {
+    /// What answers the first queued input. Its agent was configured when the input was accepted; if it no longer is,
+    /// the default agent answers.
+    fn resolve_next(&self) -> ResolvedChoice {
         let next = self.session.queue().next();
-        next.and_then(|queued| self.agent_for(&queued.input.choice).ok())
-            .unwrap_or_else(|| self.default_agent())
+        next.and_then(|queued| self.resolve(&queued.input.choice).ok())
+            .unwrap_or_else(|| self.deps.agents.resolve_default().choice)
     }
 
     /// Takes over the state that was read from the log, and records an interrupted run as failed.
     pub(super) async fn recover(&mut self, session: Session) -> Result<(), LogError> {
         self.session = session;
+        let message = self.interrupted_message().await?;
         let (events, effects) =
-            self.session.recover(&self.next_agent(), &*self.deps.ids, self.deps.clock.now());
+            self.session.recover(message, &self.resolve_next(), &*self.deps.ids, self.deps.clock.now());
         self.append(events).await?;
         self.effects.extend(effects);
         // The queued input was accepted before, so it starts even if no slot is free.
@@ -272,12 +335,14 @@ impl Actor {
     /// Records the end of a run. If that fails, the actor tries again until it succeeds; meanwhile it answers
     /// commands, and the run counts as active.
     async fn on_run_finished(&mut self, mut finished: FinishedRun, closing: bool) {
-        // An accepted stop decides the outcome, even if the agent completed at the same moment.
-        if let Some(cause) = self.run_handles.remove(&finished.run).and_then(|handle| handle.stop_cause()) {
+        // An accepted stop decides the outcome, even if the agent completed at the same moment. The handle stays until the
+        // end is recorded, because the session accepts stops until then.
+        if let Some(cause) = self.run_handles.get(&finished.run).and_then(RunHandle::stop_cause) {
             finished.outcome = RunOutcome::Stopped(cause);
         }
+        let run = finished.run.clone();
         let (mut events, effects) =
-            self.session.finish(finished.clone(), &self.next_agent(), &*self.deps.ids);
+            self.session.finish(finished.clone(), &self.resolve_next(), &*self.deps.ids);
         if closing {
             // The next queued input starts when the session is opened again.
             events.retain(|event| !starts_a_run(event));
@@ -288,9 +353,8 @@ impl Actor {
                 self.release_permit_if_idle();
                 self.effects.extend(effects);
             }
-            // Another process holds the session now, and has ended the run itself.
-            Err(LogError::NotHeld { .. } | LogError::Conflict { .. }) => {}
-            Err(_) if closing => {}
+            // If the lease was lost, another process has ended the run itself.
+            Err(_) if closing || self.is_lease_lost => {}
             Err(error) => {
                 self.recording_error = Some(error.to_string());
                 let mailbox = self.mailbox.clone();
@@ -298,8 +362,10 @@ impl Actor {
                     tokio::time::sleep(RECORDING_RETRY).await;
                     mailbox.send(ActorMessage::RunFinished(Box::new(finished))).await
                 });
+                return;
             }
         }
+        self.run_handles.remove(&run);
     }
 
     /// Reads the history from the log if it was dropped, for work that needs all of it.
@@ -309,6 +375,15 @@ impl Actor {
             self.session.history = load_history(&*self.deps.log, &self.id, from, head).await?;
         }
         Ok(())
+    }
+
+    async fn totals(&mut self) -> Result<SessionTotals, LogError> {
+        if self.session.history.message_count().is_none() {
+            self.ensure_history().await?;
+            self.trim_history();
+        }
+        let messages = self.session.history.message_count().unwrap_or_default();
+        Ok(SessionTotals { messages, usage: self.session.usage() })
     }
 
     async fn compact_before(&mut self, kept_from: &MessageId, summary: String) -> Result<(), LogError> {
@@ -327,22 +402,19 @@ impl Actor {
         }
     }
 
-    async fn begin_compaction(
-        &mut self,
-        keep: usize,
-        reply: oneshot::Sender<Result<SessionReply, SessionRefusal>>,
-    ) {
+    async fn begin_compaction(&mut self, keep: usize, reply: CommandReply) {
         if self.compaction.is_some() {
-            return drop(reply.send(Err(SessionRefusal::Compacting)));
+            return drop(reply.send(Err(SessionRefusal::Compacting.into())));
         }
         if let Err(error) = self.ensure_history().await {
-            return drop(reply.send(Err(refusal_of(error))));
+            return drop(reply.send(Err(refusal_of(error).into())));
         }
         let command = SessionCommand::Compact { keep };
-        match self.session.decide(command, &self.default_agent(), &*self.deps.ids) {
+        let resolved = self.deps.agents.resolve_default().choice;
+        match self.session.decide(command, &resolved, &*self.deps.ids) {
             Err(refusal) => {
                 self.trim_history();
-                drop(reply.send(Err(refusal)));
+                drop(reply.send(Err(refusal.into())));
             }
             Ok(decision) => {
                 self.compaction = Some(Compaction { keep, cancel: CancellationToken::new(), reply });
@@ -364,18 +436,27 @@ impl Actor {
             }
         };
         self.trim_history();
-        drop(reply.send(outcome));
+        drop(reply.send(outcome.map_err(CommandError::Refused)));
     }
 
-    pub(super) async fn append(&mut self, events: Vec<SessionEvent>) -> Result<(), LogError> {
+    async fn append(&mut self, events: Vec<SessionEvent>) -> Result<(), LogError> {
+        let now = self.deps.clock.now();
+        self.append_at(events.into_iter().map(|event| (now, event)).collect()).await
+    }
+
+    /// Appends events that happened at these times.
+    pub(super) async fn append_at(&mut self, events: Vec<(Timestamp, SessionEvent)>) -> Result<(), LogError> {
         // A command without events needs no disk, so a run can be stopped when the disk is full.
         if events.is_empty() {
             return Ok(());
         }
-        let at = self.deps.clock.now();
-        let draft = |event| NewEntry { id: EventId::generate(self.deps.ids.next()), at, event };
+        let draft = |(at, event)| NewEntry { id: EventId::generate(self.deps.ids.next()), at, event };
         let drafts: Vec<NewEntry> = events.into_iter().map(draft).collect();
-        self.deps.log.append(&self.lease, self.session.head(), &drafts).await?;
+        if let Err(error) = self.deps.log.append(&self.lease, self.session.head(), &drafts).await {
+            // After a conflict too: somebody else wrote the session, so the state here is out of date.
+            self.is_lease_lost = matches!(error, LogError::NotHeld { .. } | LogError::Conflict { .. });
+            return Err(error);
+        }
         for NewEntry { id, at, event } in drafts {
             let seq = Seq(self.session.head().0 + 1);
             let entry = Arc::new(Entry { seq, id, at, event });
@@ -407,9 +488,11 @@ impl Actor {
     }
 
     fn start_run(&mut self, run: RunId) {
-        let Some((agent, input, message)) = self.session.start_of(&run) else { return };
-        let agent = self.deps.agents.find(Some(&agent)).or_else(|_| self.deps.agents.find(None));
-        let Ok((_, agent)) = agent else { return };
+        let Some((_, input, message)) = self.session.start_of(&run) else { return };
+        let chosen = self.session.choice();
+        let resolution = self.deps.agents.resolve(chosen, &input.choice);
+        let Resolution { choice, agent } = resolution.unwrap_or_else(|_| self.deps.agents.resolve_default());
+        let notice = self.session.notice_of(&run);
         let history = &self.session.history;
         let source = match self.session.history().split_last() {
             _ if !agent.needs_history() => HistorySource::Cached(Vec::new()),
@@ -421,22 +504,25 @@ impl Actor {
             }
         };
         let Some(new_session) = self.session.new_session() else { return };
-        let chosen = self.session.choice();
         let turn = Turn {
             run: run.clone(),
             message: Some(message),
             history: Vec::new(),
             system: new_session.system.clone(),
-            model: input.choice.model.clone().or_else(|| chosen.model.clone()),
+            model: choice.model.clone(),
             reasoning: input.choice.reasoning.or(chosen.reasoning),
             folder: new_session.folder.clone(),
             input,
         };
         let (deps, live) = (Arc::clone(&self.deps), Arc::clone(&self.live));
         // Created for each run, because it holds the folder open and an idle session should not.
-        let context = match self.tool_context(new_session.folder.clone()) {
+        let context = self
+            .tool_context(new_session.folder.clone())
+            .and_then(|context| check_model(&choice.agent, &*agent, turn.model.as_deref()).map(|()| context));
+        let context = match context {
             Ok(context) => context,
             Err(failure) => {
+                self.run_handles.insert(run.clone(), RunHandle::without_driver());
                 let finished = FinishedRun::failed(run, failure, self.deps.clock.now());
                 let mailbox = self.mailbox.clone();
                 drop(tokio::spawn(async move {
@@ -448,7 +534,7 @@ impl Actor {
         let mailbox = self.mailbox.clone();
         let (driver, handle) = RunDriver::new(run.clone(), deps, mailbox, live, &self.redact, &context);
         self.run_handles.insert(run, handle);
-        tokio::spawn(driver.run(agent, turn, source));
+        tokio::spawn(driver.run(agent, turn, source, notice));
     }
 
     /// The folder, environment and limits for the tools of a run.
@@ -457,26 +543,23 @@ impl Actor {
             let message = format!("The working folder cannot be used: {}", failure.message);
             Failure { code: FailureCode::FolderUnusable, message, ..failure }
         })?;
-        let policy = match &self.state_folder {
-            Some(state) => policy.without_state(state),
-            None => policy,
-        };
+        let policy = self.state_folders.iter().fold(policy, |policy, folder| policy.without_state(folder));
         let context = ToolContext::with_policy(folder, policy.with_home_of(&self.deps.env));
         let (env, background, ruby) =
             (Arc::clone(&self.deps.env), self.background.clone(), self.ruby.clone());
         let redact = Arc::clone(&self.redact);
-        Ok(ToolContext { env, background, ruby, redact, cancel: self.panicked.child_token(), ..context })
+        Ok(ToolContext { env, background, ruby, redact, cancel: self.abandoned.child_token(), ..context })
     }
 
     /// Has the agent write the summary of a compaction.
     fn summarize(&mut self, keep: usize) {
         let Some(compaction) = &self.compaction else { return };
-        let Ok((_, agent)) = self.deps.agents.find(self.session.chosen_agent(&AgentChoice::default())) else {
-            return;
-        };
+        let resolution = self.deps.agents.resolve(self.session.choice(), &AgentChoice::default());
+        let Resolution { choice: resolved, agent } =
+            resolution.unwrap_or_else(|_| self.deps.agents.resolve_default());
         let (cancel, mailbox) = (compaction.cancel.clone(), self.mailbox.clone());
         let history = self.session.items_before_last(keep).to_vec();
-        let choice = self.session.choice().clone();
+        let choice = AgentChoice { model: resolved.model, ..self.session.choice().clone() };
         tokio::spawn(async move {
             let stopped = || Failure {
                 code: FailureCode::Stopped,
@@ -493,6 +576,18 @@ impl Actor {
             let _ = mailbox.send(ActorMessage::Summarized(Box::new(summary))).await;
         });
     }
+}
+
+/// Fails if a client chose a model, and the agent answers without one. An agent's own name is no model.
+fn check_model(id: &AgentId, agent: &dyn Agent, chosen: Option<&str>) -> Result<(), Failure> {
+    let Some(model) = chosen.filter(|model| *model != id.as_str() && !agent.takes_models()) else {
+        return Ok(());
+    };
+    let message = format!(
+        "the model {model:?} cannot be used: the agent {id} answers without a model, and no other agent is chosen. Run: \
+         parlor login PROVIDER --key, or configure a model in parlor.toml; to talk to the agent {id}, choose the model {id}"
+    );
+    Err(Failure { code: FailureCode::UnknownModel, message, retryable: false })
 }
 
 fn starts_a_run(event: &SessionEvent) -> bool {

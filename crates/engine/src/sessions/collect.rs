@@ -3,7 +3,7 @@
 use parlor_log::{Erased, PageRequest};
 use parlor_vocab::{ClosingPart, SessionId, SessionRefusal};
 
-use super::{Sessions, refusal_of};
+use super::{Reach, Sessions, refusal_of};
 use crate::media::SWEEP_GRACE;
 use crate::retention::{CollectionReport, DeletedSession, Retention, RetentionCheck};
 
@@ -35,7 +35,7 @@ impl Sessions {
                 let deleted = if dry_run {
                     self.check_deletable(&record.id).await
                 } else {
-                    self.delete_events(&record.id).await
+                    self.delete_events(&record.id, Reach::ThisProcess).await
                 };
                 match deleted {
                     Ok(()) => {

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use parlor_log::LogError;
+use parlor_log::{Lease, LogError};
+use parlor_tools::clean;
 use parlor_vocab::{
-    ClosingPart, Failure, Message, MessageId, NewSession, RunEvent, RunId, SessionCommand, SessionEvent,
-    SessionId, SessionRefusal, SessionReply, Usage,
+    ClosingPart, Failure, MessageId, RunEvent, RunId, SessionCommand, SessionEvent, SessionId,
+    SessionRefusal, SessionReply, SessionTotals, Timestamp, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::actor::Actor;
 use super::history_loader::CACHED_HISTORY_BYTES;
@@ -22,7 +24,7 @@ const READ_EVENTS: usize = 16 * 1024;
 /// A message to a session's actor. Large parts are boxed, because each session's mailbox holds room for many
 /// messages.
 pub(super) enum ActorMessage {
-    Command(Box<SessionCommand>, oneshot::Sender<Result<SessionReply, SessionRefusal>>),
+    Command(Box<SessionCommand>, CommandReply),
     /// Asks for a copy of the state.
     View(oneshot::Sender<Box<Session>>),
     /// Asks why the end of a run could not be recorded, if so.
@@ -35,6 +37,8 @@ pub(super) enum ActorMessage {
     QueueLength(oneshot::Sender<usize>),
     /// Asks for tokens and cost of the session.
     Usage(oneshot::Sender<Usage>),
+    /// Asks for the number of messages, and for tokens and cost.
+    Totals(oneshot::Sender<Result<SessionTotals, LogError>>),
     /// From a run driver: its run has ended.
     RunFinished(Box<FinishedRun>),
     /// The summary of a compaction, or why there is none.
@@ -45,45 +49,71 @@ pub(super) enum ActorMessage {
     Close,
 }
 
+/// The channel for the reply to a command.
+pub(super) type CommandReply = oneshot::Sender<Result<SessionReply, CommandError>>;
+
+/// Why a command has no reply.
+pub(super) enum CommandError {
+    /// The session refused the command.
+    Refused(SessionRefusal),
+    /// The owner of the session lost its lease or is gone. The command may be sent again, to whoever has the session now.
+    OwnerLost,
+}
+
+impl From<SessionRefusal> for CommandError {
+    fn from(refusal: SessionRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 /// The handle of an open session. Clones share one actor.
 #[derive(Clone)]
 pub(super) struct OpenSession {
     mailbox: mpsc::Sender<ActorMessage>,
     id: SessionId,
     task: Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>,
+    /// Cancelled when the actor ends.
+    closed: CancellationToken,
 }
 
 impl OpenSession {
-    pub(super) fn new(mailbox: mpsc::Sender<ActorMessage>, id: SessionId, task: JoinHandle<()>) -> Self {
+    /// The handle of the actor that `task` runs. `closed` is cancelled when it ends.
+    pub(super) fn new(
+        mailbox: mpsc::Sender<ActorMessage>,
+        id: SessionId,
+        task: JoinHandle<()>,
+        closed: CancellationToken,
+    ) -> Self {
         let task = Arc::new(tokio::sync::Mutex::new(Some(task)));
-        Self { mailbox, id, task }
+        Self { mailbox, id, task, closed }
     }
 
-    /// Creates a session that begins with `messages`, and starts its actor.
+    /// Cancelled when the actor ends.
+    pub(super) fn closed_token(&self) -> CancellationToken {
+        self.closed.clone()
+    }
+
+    /// Creates a session that begins with `events`, and starts its actor.
     pub(super) async fn create(
         shared: &SessionShared,
         id: SessionId,
-        new_session: NewSession,
-        messages: Vec<Message>,
+        events: Vec<(Timestamp, SessionEvent)>,
     ) -> Result<Self, SessionRefusal> {
         let lease = shared.deps.log.acquire(&id).await.map_err(refusal_of)?;
         let mut actor = Actor::new(shared, id.clone(), lease);
-        let messages = messages.into_iter().map(SessionEvent::MessageAdded);
-        match actor
-            .append(std::iter::once(SessionEvent::Created(new_session)).chain(messages).collect())
-            .await
-        {
+        match actor.append_at(events).await {
             Ok(()) => Ok(actor.start()),
             Err(LogError::Conflict { .. }) => Err(SessionRefusal::SessionExists(id)),
             Err(error) => Err(refusal_of(error)),
         }
     }
 
-    /// Reads a session from the log and starts its actor. Fails if another process holds it.
-    pub(super) async fn load(shared: &SessionShared, id: SessionId) -> Result<Self, SessionRefusal> {
-        // An unknown id should not get a lease.
-        shared.deps.log.session(&id).await.map_err(refusal_of)?;
-        let lease = shared.deps.log.acquire(&id).await.map_err(refusal_of)?;
+    /// Reads a leased session from the log and starts its actor.
+    pub(super) async fn load(
+        shared: &SessionShared,
+        id: SessionId,
+        lease: Lease,
+    ) -> Result<Self, SessionRefusal> {
         let session = read_with(shared, &id, |history| history.drop_beyond(CACHED_HISTORY_BYTES)).await?;
         let mut actor = Actor::new(shared, id, lease);
         actor.recover(session).await.map_err(refusal_of)?;
@@ -98,16 +128,22 @@ impl OpenSession {
     pub(super) async fn submit(
         self,
         command: SessionCommand,
-    ) -> Result<impl Future<Output = Result<SessionReply, SessionRefusal>> + Send, SessionRefusal> {
+    ) -> Result<impl Future<Output = Result<SessionReply, CommandError>> + Send, SessionRefusal> {
         let (reply, answer) = oneshot::channel();
         self.send(ActorMessage::Command(Box::new(command), reply)).await?;
-        Ok(async move { answer.await.map_err(|_| self.closed_refusal())? })
+        Ok(async move { answer.await.map_err(|_| CommandError::Refused(self.closed_refusal()))? })
     }
 
     pub(super) async fn view(&self) -> Result<Session, SessionRefusal> {
         let (reply, answer) = oneshot::channel();
         self.send(ActorMessage::View(reply)).await?;
         answer.await.map(|session| *session).map_err(|_| self.closed_refusal())
+    }
+
+    pub(super) async fn totals(&self) -> Result<SessionTotals, SessionRefusal> {
+        let (reply, answer) = oneshot::channel();
+        self.send(ActorMessage::Totals(reply)).await?;
+        answer.await.map_err(|_| self.closed_refusal())?.map_err(refusal_of)
     }
 
     pub(super) async fn recording_error(&self) -> Result<Option<String>, SessionRefusal> {
@@ -156,7 +192,9 @@ impl OpenSession {
 
 /// Reads the state of a session from the log, without opening it.
 pub(crate) async fn read(shared: &SessionShared, id: &SessionId) -> Result<Session, SessionRefusal> {
-    read_with(shared, id, |_| {}).await
+    let mut session = read_with(shared, id, |_| {}).await?;
+    show_interrupted_message(shared, id, &mut session).await?;
+    Ok(session)
 }
 
 /// Like [`read`], but with at most `max_bytes` of the newest history, and without tool uses.
@@ -165,7 +203,26 @@ pub(crate) async fn read_newest(
     id: &SessionId,
     max_bytes: usize,
 ) -> Result<Session, SessionRefusal> {
-    read_with(shared, id, |history| history.keep_newest(max_bytes)).await
+    let mut session = read_with(shared, id, |history| history.keep_newest(max_bytes)).await?;
+    show_interrupted_message(shared, id, &mut session).await?;
+    Ok(session)
+}
+
+/// Adds the text that was kept of an unfinished message, if the process that wrote it has died. While it lives, watchers
+/// get the text from it.
+async fn show_interrupted_message(
+    shared: &SessionShared,
+    id: &SessionId,
+    session: &mut Session,
+) -> Result<(), SessionRefusal> {
+    let log = &shared.deps.log;
+    if session.open_message().is_none() || log.holder(id).await.map_err(refusal_of)?.is_some() {
+        return Ok(());
+    }
+    if let Some(partial) = log.partial_message(id).await.map_err(refusal_of)? {
+        session.show_partial_message(&partial.message, clean(&*shared.redact, partial.text));
+    }
+    Ok(())
 }
 
 /// Like [`read`]. Calls `trim` on the history after each part that was read.

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use parlor_vocab::{Entry, RunEvent, RunId, Seq, SessionEvent, SessionId, StreamKind, ToolEvent};
+use parlor_vocab::{Entry, MessageId, RunEvent, RunId, Seq, SessionEvent, SessionId, StreamKind, ToolEvent};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
 
@@ -127,6 +127,19 @@ impl LiveSession {
         self.lock().push(LiveText { run: run.clone(), stream, text: String::new() });
     }
 
+    /// Begins a live text of `run`, unless it is open.
+    pub(crate) fn open_if_new(&self, run: &RunId, stream: &StreamKind) {
+        let mut texts = self.lock();
+        if !texts.iter().any(|text| text.stream == *stream) {
+            texts.push(LiveText { run: run.clone(), stream: stream.clone(), text: String::new() });
+        }
+    }
+
+    /// Waits until nobody watches the session in this process.
+    pub(crate) async fn unwatched(&self) {
+        self.appends.closed().await;
+    }
+
     /// Appends to an open text, up to the limit of its kind.
     pub(crate) fn push(&self, stream: &StreamKind, more: &str) {
         if more.is_empty() {
@@ -145,26 +158,36 @@ impl LiveSession {
         self.text_changed.notify_waiters();
     }
 
+    /// The text of an open message after its first `start` bytes, at most `max_bytes` of it. `None` if there is none.
+    pub(crate) fn message_text(&self, message: &MessageId, start: usize, max_bytes: usize) -> Option<String> {
+        let texts = self.lock();
+        let is_message = |stream: &StreamKind| matches!(stream, StreamKind::Message(of) if of == message);
+        let rest = texts.iter().find(|text| is_message(&text.stream))?.text.get(start..)?;
+        let rest = rest.get(..rest.floor_char_boundary(max_bytes))?;
+        (!rest.is_empty()).then(|| rest.to_owned())
+    }
+
     /// Ends a text whose completing event is in the log. Texts of tool calls end in [`on_append`](Self::on_append).
     pub(crate) fn close(&self, stream: &StreamKind) {
         self.lock().retain(|text| text.stream != *stream);
     }
 
     /// The text that was added to each stream since `shown`, which holds how many bytes of each stream were
-    /// delivered, and updates `shown`. The inputs of calls have no event that begins them, so they are added to
+    /// delivered, and updates `shown`. Takes at most `max_bytes` of each stream. The inputs of calls have no event that begins them, so they are added to
     /// `shown` here.
     pub(crate) fn take_new_text(
         &self,
         shown: &mut HashMap<StreamKind, usize>,
+        max_bytes: usize,
     ) -> Vec<(RunId, StreamKind, String)> {
         let new_text = |text: &LiveText| {
             if matches!(text.stream, StreamKind::ToolInput { .. }) && !shown.contains_key(&text.stream) {
                 shown.insert(text.stream.clone(), 0);
             }
             let shown = shown.get_mut(&text.stream)?;
-            let added = text.text.get(*shown..).filter(|added| !added.is_empty())?.to_owned();
-            *shown = text.text.len();
-            Some((text.run.clone(), text.stream.clone(), added))
+            let added = first_bytes(text.text.get(*shown..)?, max_bytes);
+            *shown += added.len();
+            (!added.is_empty()).then(|| (text.run.clone(), text.stream.clone(), added.to_owned()))
         };
         self.lock().iter().filter_map(new_text).collect()
     }
@@ -267,6 +290,11 @@ impl LiveSession {
     fn lock(&self) -> MutexGuard<'_, Vec<LiveText>> {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The beginning of `text`, at most `max_bytes` long and not cut within a character.
+pub(crate) fn first_bytes(text: &str, max_bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
 /// The live part of each session that is open or watched, shared by the actor and the watchers.

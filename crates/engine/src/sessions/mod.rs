@@ -4,12 +4,17 @@
 mod actor;
 mod agents;
 pub(crate) mod client;
+mod close;
 mod collect;
 mod daily_spend;
 mod handle;
 mod history_loader;
 pub(crate) mod live;
+mod mirror;
 mod open_sessions;
+mod peer_watches;
+mod peers;
+mod routing;
 mod run_driver;
 mod text_bytes;
 mod watch_start;
@@ -17,25 +22,34 @@ pub(crate) mod watcher;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use parlor_log::{Erased, EventLog, LogError, Page, PageRequest, SessionRecord, UsageLine};
-use parlor_tools::{NoSecrets, Redact, Toolbox};
+use parlor_model::refused_messages;
+use parlor_tools::{NoSecrets, Redact, Toolbox, clean};
 use parlor_vocab::{
-    AgentId, Clock, ClosingPart, FileError, ForkOrigin, IdSource, Media, MediaId, Message, MessageId,
-    NamedFile, NewSession, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply, WatchFrom,
+    AgentChoice, AgentId, Clock, ClosingPart, FileError, ForkOrigin, IdSource, Media, MediaId, Message,
+    MessageId, NamedFile, NewSession, Role, Seq, SessionEvent, SessionId, SessionRefusal, SessionTotals,
+    Timestamp, WatchFrom,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+pub use self::actor::{PARTIAL_TEXT_BYTES, PARTIAL_TEXT_INTERVAL};
 pub use self::agents::Agents;
 use self::handle::OpenSession;
 pub use self::history_loader::CACHED_HISTORY_BYTES;
+use self::mirror::Mirrors;
 pub use self::open_sessions::MAX_OPEN_SESSIONS;
-use self::open_sessions::OpenSessions;
+use self::open_sessions::{OpenSessions, Route};
+use self::peer_watches::{PeerWatch, PeerWatches};
+pub use self::peers::{PeerConnection, PeerError, Peers};
+pub use self::routing::OWNER_WAIT;
 pub(crate) use self::watch_start::WatchStart;
 use crate::media::{MAX_MEDIA_BYTES, MediaStore};
-use crate::session::Session;
+use crate::redact::clean_event;
+use crate::session::{ResolvedChoice, Session};
 use crate::sessions::live::LiveSessions;
 use crate::sessions::watcher::Watcher;
 
@@ -75,18 +89,29 @@ pub enum SessionOwner {
         /// How many inputs wait in the session's queue.
         waiting: usize,
     },
-    /// Another process.
+    /// Another process, through which this one can use the session.
+    Peer,
+    /// Another process, which this one cannot reach.
     OtherProcess,
     /// No process.
     Nobody,
+}
+
+/// In which processes a client's requests may be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Wherever the session is open.
+    AllProcesses,
+    /// Only here. For a client that is another process: its requests are not passed on, or they could go in circles.
+    ThisProcess,
 }
 
 /// What all sessions share.
 struct SessionShared {
     deps: Arc<SessionDeps>,
     redact: Arc<dyn Redact>,
-    /// Parlor's own folder, which tools must not change.
-    state_folder: Option<Arc<Path>>,
+    /// Parlor's own folders, which tools must not change.
+    state_folders: Vec<Arc<Path>>,
     live_sessions: LiveSessions,
     /// A permit for each run that may be active.
     run_slots: Arc<Semaphore>,
@@ -96,9 +121,15 @@ struct SessionShared {
 pub struct Sessions {
     shared: SessionShared,
     open_sessions: OpenSessions,
+    mirrors: Mirrors,
+    peer_watches: PeerWatches,
     fetch: Option<Arc<dyn Fetch>>,
+    /// How sessions of other processes are reached; `None` refuses them.
+    peers: Option<Arc<dyn Peers>>,
     /// Cancelled when no session may be opened any more.
     shutting_down: CancellationToken,
+    /// Set when this process begins to close its sessions: it opens none for other processes any more.
+    is_leaving: AtomicBool,
 }
 
 impl Sessions {
@@ -107,9 +138,20 @@ impl Sessions {
         let run_slots = Arc::new(Semaphore::new(MAX_ACTIVE_RUNS));
         let redact = Arc::new(NoSecrets);
         let (deps, live_sessions) = (Arc::new(deps), LiveSessions::default());
-        let shared = SessionShared { deps, redact, state_folder: None, live_sessions, run_slots };
+        let shared = SessionShared { deps, redact, state_folders: Vec::new(), live_sessions, run_slots };
         let shutting_down = CancellationToken::new();
-        Self { shared, open_sessions: OpenSessions::default(), fetch: None, shutting_down }
+        let (open_sessions, mirrors) = (OpenSessions::default(), Mirrors::default());
+        let (peer_watches, is_leaving) = (PeerWatches::default(), AtomicBool::new(false));
+        Self {
+            shared,
+            open_sessions,
+            mirrors,
+            peer_watches,
+            fetch: None,
+            peers: None,
+            shutting_down,
+            is_leaving,
+        }
     }
 
     /// Creates a session with the id `id`, or with a new id, and returns the id once the session is durable.
@@ -118,7 +160,20 @@ impl Sessions {
         id: Option<SessionId>,
         new_session: NewSession,
     ) -> Result<SessionId, SessionRefusal> {
-        self.create_with(id, new_session, Vec::new()).await
+        let choice = self.shared.deps.agents.recorded(&AgentChoice::default(), new_session.choice)?;
+        let created = SessionEvent::Created(NewSession { choice, ..new_session });
+        self.create_with(id, vec![(self.shared.deps.clock.now(), created)]).await
+    }
+
+    /// What answers an input with `choice` in a session that chose `of_session`. Fails if `choice` names an agent that is
+    /// not configured. [`ResolvedChoice::model_id`] is `None` if the agent uses no model, so that a door can refuse a
+    /// model that would not be used.
+    pub fn resolve(
+        &self,
+        of_session: &AgentChoice,
+        choice: &AgentChoice,
+    ) -> Result<ResolvedChoice, SessionRefusal> {
+        Ok(self.shared.deps.agents.resolve(of_session, choice)?.choice)
     }
 
     /// Creates a session that begins with the messages of the session `from`, up to and including `message`, or all
@@ -130,7 +185,11 @@ impl Sessions {
         message: Option<&MessageId>,
     ) -> Result<SessionId, SessionRefusal> {
         let source = self.read(from).await?;
-        let mut messages: Vec<Message> = source.messages().cloned().collect();
+        // A fork has no failed runs, which would tell that a provider refused a message.
+        let refused: Vec<&MessageId> = refused_messages(source.history()).collect();
+        let is_asked_for = |id: &MessageId| Some(id) == message;
+        let is_copied = |message: &&Message| !refused.contains(&&message.id) || is_asked_for(&message.id);
+        let mut messages: Vec<Message> = source.messages().filter(is_copied).cloned().collect();
         if let Some(last) = message {
             let index = messages.iter().position(|message| message.id == *last);
             let index = index.ok_or_else(|| SessionRefusal::UnknownMessage(last.clone()))?;
@@ -145,19 +204,57 @@ impl Sessions {
             forked_from: last.map(|message| ForkOrigin { session: from.clone(), message }),
             ..new_session
         };
-        for message in &mut messages {
-            message.id = MessageId::generate(self.shared.deps.ids.next());
-        }
-        self.create_with(id, new_session, messages).await
+        let now = self.shared.deps.clock.now();
+        let copies = messages.into_iter().map(|message| {
+            let id = MessageId::generate(self.shared.deps.ids.next());
+            (now, SessionEvent::MessageAdded(Message { id, ..message }))
+        });
+        self.create_with(
+            id,
+            std::iter::once((now, SessionEvent::Created(new_session))).chain(copies).collect(),
+        )
+        .await
     }
 
+    /// Creates the session `id` with a history that another program recorded: `events` with their times, oldest first.
+    /// All runs in them must have ended. Secrets that are known here are removed. Either the whole session is recorded, or
+    /// nothing is.
+    pub async fn import(
+        &self,
+        id: SessionId,
+        created: Timestamp,
+        new_session: NewSession,
+        events: Vec<(Timestamp, SessionEvent)>,
+    ) -> Result<(), SessionRefusal> {
+        let redact = &*self.shared.redact;
+        let redacted = |event| match event {
+            SessionEvent::Run { run, sequence, event } => {
+                SessionEvent::Run { run, sequence, event: clean_event(redact, event) }
+            }
+            SessionEvent::MessageAdded(message) if message.role == Role::Assistant => {
+                let text = clean(redact, message.text);
+                SessionEvent::MessageAdded(Message { text, ..message })
+            }
+            other @ (SessionEvent::Created(_)
+            | SessionEvent::Renamed { .. }
+            | SessionEvent::AgentChosen(_)
+            | SessionEvent::Queued(_)
+            | SessionEvent::Unqueued { .. }
+            | SessionEvent::Cleared
+            | SessionEvent::Compacted { .. }
+            | SessionEvent::MessageAdded(_)) => other,
+        };
+        let events = events.into_iter().map(|(at, event)| (at, redacted(event)));
+        let first = (created, SessionEvent::Created(new_session));
+        self.create_with(Some(id), std::iter::once(first).chain(events).collect()).await.map(drop)
+    }
+
+    /// Creates a session with these events; the first is [`SessionEvent::Created`].
     async fn create_with(
         &self,
         id: Option<SessionId>,
-        new_session: NewSession,
-        messages: Vec<Message>,
+        events: Vec<(Timestamp, SessionEvent)>,
     ) -> Result<SessionId, SessionRefusal> {
-        self.shared.deps.agents.find(new_session.choice.agent.as_ref())?;
         let id = id.unwrap_or_else(|| SessionId::generate(self.shared.deps.ids.next()));
         let mut slot = self.open_sessions.lock(&id).await;
         self.check_not_shutting_down()?;
@@ -165,41 +262,51 @@ impl Sessions {
             return Err(SessionRefusal::SessionExists(id));
         }
         slot.make_room().await?;
-        slot.set_open(OpenSession::create(&self.shared, id.clone(), new_session, messages).await?);
+        self.mirrors.stop(&id).await;
+        let session = OpenSession::create(&self.shared, id.clone(), events).await?;
+        slot.set_route(Route::Here(session));
         Ok(id)
     }
 
-    /// Executes `command` in a session, and opens the session if necessary.
-    pub async fn execute(
-        &self,
-        id: &SessionId,
-        command: SessionCommand,
-    ) -> Result<SessionReply, SessionRefusal> {
-        self.submit(id, command).await?.await
-    }
-
-    /// Sends `command` to a session, and opens the session if necessary. The returned future waits for the reply.
-    /// Commands are executed in the order in which they were submitted.
-    pub async fn submit(
-        &self,
-        id: &SessionId,
-        command: SessionCommand,
-    ) -> Result<impl Future<Output = Result<SessionReply, SessionRefusal>> + Send + use<>, SessionRefusal>
-    {
-        self.open_session(id).await?.submit(command).await
-    }
-
-    /// The state of a session. Opens the session if necessary: an interrupted run is recorded as failed, and queued
-    /// inputs start.
+    /// The state of a session. Opens the session if no process has it open: an interrupted run is recorded as failed,
+    /// and queued inputs start.
     pub async fn view(&self, id: &SessionId) -> Result<Session, SessionRefusal> {
-        let session = self.open_session(id).await?.view().await?;
-        if session.history.is_cached() { Ok(session) } else { self.read(id).await }
+        if let Route::Here(session) = self.route(id).await? {
+            let session = session.view().await?;
+            if session.history.is_cached() {
+                return Ok(session);
+            }
+        }
+        self.read(id).await
+    }
+
+    /// Like [`view`](Self::view), but a long history may be missing: it is not read from the log.
+    pub async fn view_without_history(&self, id: &SessionId) -> Result<Session, SessionRefusal> {
+        match self.route(id).await? {
+            Route::Here(session) => session.view().await,
+            Route::Peer(_) => self.read(id).await,
+        }
+    }
+
+    /// The number of messages and the usage of a session. Opens the session if necessary.
+    pub async fn totals(&self, id: &SessionId) -> Result<SessionTotals, SessionRefusal> {
+        match self.route(id).await? {
+            Route::Here(session) => session.totals().await,
+            Route::Peer(_) => {
+                let session = self.read(id).await?;
+                let messages = session.history.message_count().unwrap_or_default();
+                Ok(SessionTotals { messages, usage: session.usage() })
+            }
+        }
     }
 
     /// Why the end of a run of the session could not be recorded so far, if so. The session tries again until it
-    /// succeeds; watchers see nothing of that. Opens the session if necessary.
+    /// succeeds; watchers see nothing of that. Opens the session if no process has it open; `None` if another has.
     pub async fn recording_error(&self, id: &SessionId) -> Result<Option<String>, SessionRefusal> {
-        self.open_session(id).await?.recording_error().await
+        match self.route(id).await? {
+            Route::Here(session) => session.recording_error().await,
+            Route::Peer(_) => Ok(None),
+        }
     }
 
     /// Reads the state of a session from the log, without opening it.
@@ -214,9 +321,31 @@ impl Sessions {
     }
 
     /// Watches a session from after a position in its log. Does not open the session: events that another process
-    /// writes arrive too, but without the text that is being written.
+    /// writes arrive too, but without the text that is being written, unless the watcher [joins](Self::join).
     pub async fn watch(&self, id: &SessionId, after: Seq) -> Watcher {
         Watcher::new(Arc::clone(&self.shared.deps.log), id.clone(), after, self.shared.live_sessions.of(id))
+    }
+
+    /// Like [`watch`](Self::watch), and delivers the text that is being written, also by another process. If that process
+    /// dies in the middle of a run, this one takes the session over.
+    pub async fn join(self: &Arc<Self>, id: &SessionId, after: Seq) -> Watcher {
+        self.watch(id, after).await.join(self)
+    }
+
+    /// Watches a session that is open in this process, for another process: text comes as it is written. Fails if the
+    /// session is not open here.
+    async fn watch_here(&self, id: &SessionId, after: Seq) -> Result<(Watcher, PeerWatch), SessionRefusal> {
+        let closing = || SessionRefusal::Closing { part: ClosingPart::Session(id.clone()) };
+        let closed = self.open_sessions.get(id).await.ok_or_else(closing)?.closed_token();
+        let watch = self.peer_watches.begin(id, closed);
+        Ok((self.watch(id, after).await.without_text_interval(), watch))
+    }
+
+    /// Mirrors the session if another process has it open.
+    pub(crate) fn mirror(self: &Arc<Self>, id: &SessionId) {
+        if self.peers.is_some() {
+            self.mirrors.ensure(self, id);
+        }
     }
 
     /// The log positions for a client that begins to watch a session at `from`.
@@ -251,6 +380,13 @@ impl Sessions {
         self
     }
 
+    /// Reaches sessions that other processes have open through `peers`. Without this they are refused.
+    #[must_use]
+    pub fn with_peers(mut self, peers: Arc<dyn Peers>) -> Self {
+        self.peers = Some(peers);
+        self
+    }
+
     /// Removes the secrets that `redact` knows from everything that runs record and show.
     #[must_use]
     pub fn with_redaction(mut self, redact: Arc<dyn Redact>) -> Self {
@@ -258,10 +394,11 @@ impl Sessions {
         self
     }
 
-    /// Keeps tools from changing parlor's own folder `folder`, and from reading the secrets in it.
+    /// Keeps tools from changing parlor's own folder `folder`, and from reading the secrets in it. Call it once for each
+    /// such folder.
     #[must_use]
     pub fn with_state_folder(mut self, folder: &Path) -> Self {
-        self.shared.state_folder = Some(folder.into());
+        self.shared.state_folders.push(folder.into());
         self
     }
 
@@ -309,6 +446,9 @@ impl Sessions {
             return Ok(SessionOwner::ThisProcess { waiting: session.queue_length().await? });
         }
         match self.shared.deps.log.holder(id).await.map_err(refusal_of)? {
+            Some(holder) if self.peers.is_some() && holder.announcement.address.is_some() => {
+                Ok(SessionOwner::Peer)
+            }
             Some(_) => Ok(SessionOwner::OtherProcess),
             None => Ok(SessionOwner::Nobody),
         }
@@ -323,6 +463,17 @@ impl Sessions {
                 .push(media.map_err(|error| SessionRefusal::MediaUnavailable { reason: error.to_string() })?);
         }
         Ok(stored)
+    }
+
+    /// Removes stored files that no event refers to after all. The next sweep removes those that it cannot remove.
+    pub async fn discard_media(&self, ids: Vec<MediaId>) -> Result<(), SessionRefusal> {
+        let discarded = self.shared.deps.media.discard(ids).await;
+        discarded.map_err(|error| SessionRefusal::MediaUnavailable { reason: error.to_string() })
+    }
+
+    /// The tools that agents may call.
+    pub fn tools(&self) -> &Toolbox {
+        &self.shared.deps.tools
     }
 
     /// The contents of stored files, at most `max_bytes` in total. `None` for a file that is missing, is damaged, or
@@ -342,21 +493,20 @@ impl Sessions {
         self.shared.deps.media.open_file(id).await.ok()
     }
 
-    /// Closes a session, so that another process may open it. Refused while the session is busy. Does nothing if the
-    /// session is not open in this process.
-    pub async fn release(&self, id: &SessionId) -> Result<(), SessionRefusal> {
-        self.open_sessions.lock(id).await.close_if_idle().await
-    }
-
     /// Deletes a session with all its events, and the files that only its messages refer to. Refused while the
-    /// session is busy in this process or open in another.
+    /// session is busy, or open in a process that cannot be reached.
     ///
     /// Returns whether the deleted text is overwritten in the log's files by now.
     pub async fn delete(&self, id: &SessionId) -> Result<Erased, SessionRefusal> {
+        self.delete_within(id, Reach::AllProcesses).await
+    }
+
+    /// Like [`delete`](Self::delete). Refused if the session is open beyond `reach`.
+    async fn delete_within(&self, id: &SessionId, reach: Reach) -> Result<Erased, SessionRefusal> {
         let SessionDeps { log, media, .. } = &*self.shared.deps;
         let before = log.referenced_media().await.map_err(refusal_of)?;
         let last_used = log.session(id).await.map_err(refusal_of)?.updated;
-        self.delete_events(id).await?;
+        self.delete_events(id, reach).await?;
         if !before.is_empty() {
             let after = log.referenced_media().await.map_err(refusal_of)?;
             let unreferenced = before.difference(&after).cloned().collect();
@@ -368,53 +518,34 @@ impl Sessions {
     }
 
     /// Deletes a session's events from the log. Its media files stay, and its text may still be in the log's files.
-    async fn delete_events(&self, id: &SessionId) -> Result<(), SessionRefusal> {
+    async fn delete_events(&self, id: &SessionId, reach: Reach) -> Result<(), SessionRefusal> {
         let mut slot = self.open_sessions.lock(id).await;
         slot.close_if_idle().await?;
         let log = &self.shared.deps.log;
         log.session(id).await.map_err(refusal_of)?;
-        let lease = log.acquire(id).await.map_err(refusal_of)?;
+        let lease = match log.acquire(id).await {
+            Ok(lease) => lease,
+            Err(LogError::Held { by, .. }) if reach == Reach::AllProcesses => {
+                let owner = self.owner_connection(&by).await.ok_or_else(|| routing::held(id, &by))?;
+                return owner.delete(id).await.map_err(|error| match error {
+                    PeerError::Refused(refusal) => refusal,
+                    PeerError::Lost => routing::held(id, &by),
+                });
+            }
+            Err(error) => return Err(refusal_of(error)),
+        };
         log.delete(&lease).await.map_err(refusal_of)?;
         self.shared.live_sessions.of(id).on_delete();
         Ok(())
     }
 
-    /// Closes all sessions like [`close`](Sessions::close), and refuses to open any from now on.
-    pub async fn shut_down(&self) {
-        self.shutting_down.cancel();
-        self.close().await;
-    }
-
-    fn check_not_shutting_down(&self) -> Result<(), SessionRefusal> {
-        match self.shutting_down.is_cancelled() {
-            true => Err(SessionRefusal::Closing { part: ClosingPart::Program }),
-            false => Ok(()),
+    /// Deletes a session if nothing happened in it since it was created. Refused like [`delete`](Self::delete).
+    pub(crate) async fn delete_if_unused(&self, id: &SessionId) -> Result<(), SessionRefusal> {
+        match self.record(id).await?.head {
+            // The first event is that of the creation.
+            Seq(1) => self.delete_events(id, Reach::ThisProcess).await,
+            _ => Ok(()),
         }
-    }
-
-    /// Stops all runs, waits until their ends are recorded, and closes all sessions.
-    pub async fn close(&self) {
-        let sessions = self.open_sessions.take_all().await;
-        for session in &sessions {
-            session.begin_close();
-        }
-        for session in sessions {
-            session.closed().await;
-        }
-    }
-
-    /// The handle of a session, which is opened if necessary.
-    async fn open_session(&self, id: &SessionId) -> Result<OpenSession, SessionRefusal> {
-        let mut slot = self.open_sessions.lock(id).await;
-        if let Some(session) = slot.running() {
-            slot.touch();
-            return Ok(session);
-        }
-        self.check_not_shutting_down()?;
-        slot.make_room().await?;
-        let session = OpenSession::load(&self.shared, id.clone()).await?;
-        slot.set_open(session.clone());
-        Ok(session)
     }
 }
 
@@ -422,9 +553,7 @@ impl Sessions {
 fn refusal_of(error: LogError) -> SessionRefusal {
     match error {
         LogError::UnknownSession(id) => SessionRefusal::UnknownSession(id),
-        LogError::Held { session, by } => {
-            SessionRefusal::SessionHeld { session, holder: format!("process {}", by.pid) }
-        }
+        LogError::Held { session, by } => routing::held(&session, &by),
         error @ (LogError::Conflict { .. }
         | LogError::NotHeld { .. }
         | LogError::Unreadable { .. }

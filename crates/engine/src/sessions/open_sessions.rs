@@ -1,4 +1,4 @@
-//! The sessions that are open in this process.
+//! The sessions that are open in this process, and those of other processes that it has reached.
 //!
 //! Opening, closing and deleting a session locks only that session: while a long session loads, all others stay
 //! usable.
@@ -11,12 +11,38 @@ use parlor_vocab::{SessionId, SessionRefusal};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::handle::OpenSession;
+use super::peers::PeerConnection;
 
 /// How many sessions may be open at a time. Beyond it, the least recently used idle session is closed.
 pub const MAX_OPEN_SESSIONS: usize = 1024;
 
 /// How many of the least recently used sessions are tried to be closed before a new one is refused.
 const MAX_EVICTION_TRIES: usize = 16;
+
+/// Where the commands of a session go.
+#[derive(Clone)]
+pub(super) enum Route {
+    /// To the actor in this process.
+    Here(OpenSession),
+    /// To the process that has the session open.
+    Peer(Arc<dyn PeerConnection>),
+}
+
+impl Route {
+    fn is_usable(&self) -> bool {
+        match self {
+            Self::Here(session) => session.is_running(),
+            Self::Peer(connection) => connection.is_connected(),
+        }
+    }
+
+    fn into_open(self) -> Option<OpenSession> {
+        match self {
+            Self::Here(session) => session.is_running().then_some(session),
+            Self::Peer(_) => None,
+        }
+    }
+}
 
 /// All sessions that are open or being opened.
 #[derive(Default)]
@@ -29,7 +55,7 @@ pub(super) struct OpenSessions {
 #[derive(Default)]
 struct Slot {
     /// `None` while the session is not open. Locked while it is opened, closed or deleted.
-    session: Arc<AsyncMutex<Option<OpenSession>>>,
+    route: Arc<AsyncMutex<Option<Route>>>,
     /// The value of [`OpenSessions::uses`] at the last use.
     last_use: AtomicU64,
 }
@@ -40,27 +66,46 @@ impl OpenSessions {
     pub(super) async fn lock(&self, id: &SessionId) -> LockedSession<'_> {
         loop {
             let slot = Arc::clone(self.slots().entry(id.clone()).or_default());
-            let session = Arc::clone(&slot.session).lock_owned().await;
+            let route = Arc::clone(&slot.route).lock_owned().await;
             // The previous holder of the lock may have removed the slot.
             if self.is_current(id, &slot) {
-                return LockedSession { all: self, id: id.clone(), slot, session };
+                return LockedSession { all: self, id: id.clone(), slot, route };
             }
         }
     }
 
-    /// The handle of a session, if it is open. Waits if the session is being opened.
+    /// The handle of a session, if it is open in this process. Waits if the session is being opened.
     pub(super) async fn get(&self, id: &SessionId) -> Option<OpenSession> {
         let slot = self.slots().get(id).cloned()?;
-        let session = slot.session.lock().await;
-        session.clone().filter(OpenSession::is_running)
+        let route = slot.route.lock().await;
+        route.clone().and_then(Route::into_open)
     }
 
     /// Removes and returns all sessions. Waits for those that are being opened.
     pub(super) async fn take_all(&self) -> Vec<OpenSession> {
-        let slots = std::mem::take(&mut *self.slots());
+        self.take_where(|_| true).await
+    }
+
+    /// Removes and returns the sessions that `is_taken` selects. Waits for those that are being opened.
+    pub(super) async fn take_where(&self, is_taken: impl Fn(&SessionId) -> bool) -> Vec<OpenSession> {
+        let slots: Vec<Arc<Slot>> =
+            self.slots().extract_if(|id, _| is_taken(id)).map(|(_, slot)| slot).collect();
         let mut sessions = Vec::with_capacity(slots.len());
-        for slot in slots.into_values() {
-            sessions.extend(slot.session.lock().await.take());
+        for slot in slots {
+            sessions.extend(slot.route.lock().await.take().and_then(Route::into_open));
+        }
+        sessions
+    }
+
+    /// The sessions that are open in this process and that `is_listed` selects.
+    pub(super) async fn list_where(
+        &self,
+        is_listed: impl Fn(&SessionId) -> bool,
+    ) -> Vec<(SessionId, OpenSession)> {
+        let ids: Vec<SessionId> = self.slots().keys().filter(|id| is_listed(id)).cloned().collect();
+        let mut sessions = Vec::with_capacity(ids.len());
+        for id in ids {
+            sessions.extend(self.get(&id).await.map(|session| (id, session)));
         }
         sessions
     }
@@ -79,13 +124,13 @@ impl OpenSessions {
         by_use.sort_unstable_by_key(|(last_use, ..)| *last_use);
         for (_, id, slot) in by_use.into_iter().take(MAX_EVICTION_TRIES) {
             // A locked session is being opened or closed.
-            let Ok(mut session) = Arc::clone(&slot.session).try_lock_owned() else { continue };
-            let is_closed = match session.clone().filter(OpenSession::is_running) {
+            let Ok(mut route) = Arc::clone(&slot.route).try_lock_owned() else { continue };
+            let is_closed = match route.clone().and_then(Route::into_open) {
                 Some(running) => running.close_if_idle().await.is_ok(),
                 None => true,
             };
             if is_closed {
-                *session = None;
+                *route = None;
                 self.remove(&id, &slot);
             }
             if has_room() {
@@ -118,13 +163,18 @@ pub(super) struct LockedSession<'a> {
     all: &'a OpenSessions,
     id: SessionId,
     slot: Arc<Slot>,
-    session: OwnedMutexGuard<Option<OpenSession>>,
+    route: OwnedMutexGuard<Option<Route>>,
 }
 
 impl LockedSession<'_> {
-    /// The handle of the session, if it is open.
+    /// The handle of the session, if it is open in this process.
     pub(super) fn running(&self) -> Option<OpenSession> {
-        self.session.clone().filter(OpenSession::is_running)
+        self.route.clone().and_then(Route::into_open)
+    }
+
+    /// Where the session's commands go, if that is known.
+    pub(super) fn route(&self) -> Option<Route> {
+        self.route.clone().filter(Route::is_usable)
     }
 
     /// Makes room for the session. Call before opening it.
@@ -137,10 +187,15 @@ impl LockedSession<'_> {
         self.slot.last_use.store(self.all.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Stores the handle of the session, which the caller has opened.
-    pub(super) fn set_open(&mut self, session: OpenSession) {
-        *self.session = Some(session);
+    /// Stores where the session's commands go from now on.
+    pub(super) fn set_route(&mut self, route: Route) {
+        *self.route = Some(route);
         self.touch();
+    }
+
+    /// Forgets where the session's commands go.
+    pub(super) fn clear_route(&mut self) {
+        *self.route = None;
     }
 
     /// Closes the session. Fails if it is busy, succeeds if it is not open.
@@ -148,7 +203,7 @@ impl LockedSession<'_> {
         if let Some(session) = self.running() {
             session.close_if_idle().await?;
         }
-        *self.session = None;
+        *self.route = None;
         Ok(())
     }
 }
@@ -156,7 +211,7 @@ impl LockedSession<'_> {
 impl Drop for LockedSession<'_> {
     fn drop(&mut self) {
         // Removed before the lock is released, so that a waiting task notices and takes a new slot.
-        if self.session.is_none() {
+        if self.route.is_none() {
             self.all.remove(&self.id, &self.slot);
         }
     }

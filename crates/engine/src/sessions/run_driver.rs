@@ -4,6 +4,7 @@ mod call_inputs;
 mod tool_calls;
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +48,11 @@ struct Shared {
 }
 
 impl RunHandle {
+    /// The handle of a run that fails before it has a driver. It keeps a stop that comes meanwhile.
+    pub(super) fn without_driver() -> Self {
+        Self { cancel: CancellationToken::new(), shared: Arc::default() }
+    }
+
     /// Passes text of the user to the running agent. Beyond [`MAX_STEERING`] texts the oldest is dropped; the log
     /// holds it all the same.
     pub(super) fn steer(&self, text: String) {
@@ -135,10 +141,17 @@ impl RunDriver {
         (driver, handle)
     }
 
-    /// Runs the agent to its end and reports the end to the actor. `history` gives what happened before the run.
-    pub(super) async fn run(mut self, agent: Arc<dyn Agent>, turn: Turn, history: HistorySource) {
+    /// Runs the agent to its end and reports the end to the actor. `history` gives what happened before the run;
+    /// `notice` is reported before the agent answers.
+    pub(super) async fn run(
+        mut self,
+        agent: Arc<dyn Agent>,
+        turn: Turn,
+        history: HistorySource,
+        notice: Option<String>,
+    ) {
         let result = match history.load(&*self.deps.log).await {
-            Ok(history) => self.run_agent(&*agent, &Turn { history, ..turn }).await,
+            Ok(history) => self.run_agent(&*agent, &Turn { history, ..turn }, notice.as_deref()).await,
             Err(error) => Err(TurnError::Failed(log_failure(&error))),
         };
         let outcome = match result {
@@ -158,8 +171,16 @@ impl RunDriver {
         streams.iter().flatten().for_each(|stream| live.close(stream));
     }
 
-    /// Has `agent` answer the turn. A panic of the agent becomes a failure.
-    async fn run_agent(&mut self, agent: &dyn Agent, turn: &Turn) -> Result<(), TurnError> {
+    /// Has `agent` answer the turn, after the notice. A panic of the agent becomes a failure.
+    async fn run_agent(
+        &mut self,
+        agent: &dyn Agent,
+        turn: &Turn,
+        notice: Option<&str>,
+    ) -> Result<(), TurnError> {
+        if let Some(notice) = notice {
+            self.report_progress(notice).await?;
+        }
         catch_panic(agent.answer(turn, self))
             .await
             .unwrap_or_else(|panicked| Err(TurnError::Failed(panicked.failure("The run"))))
@@ -396,6 +417,7 @@ impl AgentContext for RunDriver {
             agent: AgentId::parse(&name)
                 .map_err(|error| TurnError::Failed(invalid_input(&error.to_string())))?,
             model: None,
+            missing_agent: None,
             input: input.clone(),
             message: MessageId::generate(self.deps.ids.next()),
         };
@@ -418,7 +440,7 @@ impl AgentContext for RunDriver {
             reasoning: None,
             folder: self.context.folder.clone(),
         };
-        let ended = driver.run_agent(agent, &turn).await;
+        let ended = driver.run_agent(agent, &turn, None).await;
         let result = driver.end_subagent_run(ended, started_at).await?;
         let duration_ms = self.since(started_at);
         self.record(vec![RunEvent::Subagent(SubagentEvent::Done {
@@ -489,6 +511,13 @@ impl AgentContext for RunDriver {
             () = self.context.cancel.cancelled() => Err(TurnError::Stopped),
             content = self.deps.media.read(&media.id, max_bytes) => Ok(content.ok()),
         }
+    }
+
+    async fn media_path(&mut self, media: &Media) -> Result<Option<PathBuf>, TurnError> {
+        let Ok(path) = self.deps.media.path(&media.id).await else { return Ok(None) };
+        let (policy, allowed) = (Arc::clone(&self.context.policy), path.clone());
+        let granted = tokio::task::spawn_blocking(move || policy.allow_reading(&allowed).is_ok()).await;
+        Ok(granted.unwrap_or(false).then_some(path))
     }
 
     fn stopped(&self) -> BoxFuture<'static, ()> {

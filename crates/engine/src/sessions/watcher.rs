@@ -12,7 +12,8 @@ use parlor_vocab::{
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::sessions::live::{LiveSession, Tail};
+use crate::Sessions;
+use crate::sessions::live::{LiveSession, Tail, first_bytes};
 
 /// How many events are read at a time.
 const READ_EVENTS: usize = 256;
@@ -20,6 +21,9 @@ const READ_EVENTS: usize = 256;
 /// How long a watcher waits after some live text before it delivers more, which is then all that came meanwhile. The
 /// first text, and events with the rest of their texts, come at once.
 pub const TEXT_INTERVAL: Duration = Duration::from_millis(25);
+
+/// The longest piece of a text that is delivered at once. A watcher that was slow gets the rest in several pieces.
+pub const MAX_DELTA_BYTES: usize = 64 << 10;
 
 /// A reader of one session's updates. It remembers a log position; nothing is queued for it.
 pub struct Watcher {
@@ -33,6 +37,8 @@ pub struct Watcher {
     deletions: u64,
     /// Changes when this process appends to the session.
     appends: watch::Receiver<u64>,
+    /// How long to wait after some text before more is delivered.
+    text_interval: Duration,
     /// When the next live text may be delivered. `None` if at once.
     next_text_at: Option<Instant>,
     /// Events from the log that are not delivered yet.
@@ -40,7 +46,22 @@ pub struct Watcher {
     /// Open texts, with how many of their bytes were delivered.
     open_streams: HashMap<StreamKind, usize>,
     /// Updates that are delivered next.
-    pending: VecDeque<SessionUpdate>,
+    pending: VecDeque<PendingUpdate>,
+    /// The registry that mirrors the session if another process writes it. `None`: only the log is followed.
+    joined: Option<Arc<Sessions>>,
+}
+
+/// An update that is delivered next.
+enum PendingUpdate {
+    Whole(SessionUpdate),
+    /// The text that `entry` completes, after its first `shown` bytes: delivered in pieces, which are cut when they are
+    /// taken.
+    Rest {
+        run: RunId,
+        stream: StreamKind,
+        entry: Arc<Entry>,
+        shown: usize,
+    },
 }
 
 impl Watcher {
@@ -60,11 +81,25 @@ impl Watcher {
             deletions: live.deletions(),
             live,
             appends,
+            text_interval: TEXT_INTERVAL,
             next_text_at: None,
             read_entries: VecDeque::new(),
             open_streams: HashMap::new(),
             pending: VecDeque::new(),
+            joined: None,
         }
+    }
+
+    /// Delivers text at once, for a mirror whose watchers have intervals of their own.
+    pub(crate) fn without_text_interval(self) -> Self {
+        Self { text_interval: Duration::ZERO, ..self }
+    }
+
+    /// Also delivers the text that another process is writing in the session.
+    pub(crate) fn join(mut self, sessions: &Arc<Sessions>) -> Self {
+        self.joined = Some(Arc::clone(sessions));
+        sessions.mirror(&self.session);
+        self
     }
 
     /// Waits for the next update. Cancel safe.
@@ -89,7 +124,11 @@ impl Watcher {
             let event = async {
                 match wake_source {
                     WakeSource::Actor => changed(appends).await,
-                    WakeSource::Log => changed(log_head).await,
+                    WakeSource::Log => tokio::select! {
+                        () = changed(log_head) => {}
+                        // A mirror begins to feed the live session.
+                        () = changed(appends) => {}
+                    },
                 }
             };
             let text = async {
@@ -124,7 +163,12 @@ impl Watcher {
             }
             self.read_entries = self.log.read(&self.session, self.position, READ_EVENTS).await?.into();
             match self.read_entries.back() {
-                Some(last) => self.position = last.seq,
+                Some(last) => {
+                    self.position = last.seq;
+                    if let Some(sessions) = &self.joined {
+                        sessions.mirror(&self.session);
+                    }
+                }
                 None => return Ok(NextEvent::End(WakeSource::Log)),
             }
         }
@@ -133,7 +177,7 @@ impl Watcher {
     /// The next update, if it can be delivered without reading the log.
     pub(crate) fn next_buffered(&mut self) -> Option<SessionUpdate> {
         loop {
-            if let Some(update) = self.pending.pop_front() {
+            if let Some(update) = self.next_pending() {
                 return Some(update);
             }
             if self.deletions != self.live.deletions() {
@@ -152,6 +196,20 @@ impl Watcher {
         }
     }
 
+    fn next_pending(&mut self) -> Option<SessionUpdate> {
+        let (run, stream, entry, shown) = match self.pending.pop_front()? {
+            PendingUpdate::Whole(update) => return Some(update),
+            PendingUpdate::Rest { run, stream, entry, shown } => (run, stream, entry, shown),
+        };
+        let rest = completed_text(&entry.event).get(shown..).unwrap_or_default();
+        let text = first_bytes(rest, MAX_DELTA_BYTES).to_owned();
+        if text.len() < rest.len() {
+            let (run, stream, shown) = (run.clone(), stream.clone(), shown + text.len());
+            self.pending.push_front(PendingUpdate::Rest { run, stream, entry, shown });
+        }
+        Some(SessionUpdate::Delta { run, stream, text })
+    }
+
     /// Queues an event, after the rest of the live text that it completes. `tail` is the last part of a text that the
     /// event does not hold.
     fn on_entry(&mut self, entry: Arc<Entry>, tail: Option<&Tail>) {
@@ -160,15 +218,15 @@ impl Watcher {
                 RunEvent::Message(MessageEvent::Started { message }) => {
                     self.open_streams.insert(StreamKind::Message(message.clone()), 0);
                 }
-                RunEvent::Message(MessageEvent::Completed { message, text, .. }) => {
-                    self.complete(run, StreamKind::Message(message.clone()), text);
+                RunEvent::Message(MessageEvent::Completed { message, .. }) => {
+                    self.complete(run, StreamKind::Message(message.clone()), &entry);
                 }
                 RunEvent::Step(StepEvent::Started { step, .. }) => {
                     self.open_streams.insert(StreamKind::Reasoning(step.clone()), 0);
                 }
-                RunEvent::Step(StepEvent::Reasoned { step, text }) => {
+                RunEvent::Step(StepEvent::Reasoned { step, .. }) => {
                     let stream = StreamKind::Reasoning(step.clone());
-                    self.complete(run, stream.clone(), text);
+                    self.complete(run, stream.clone(), &entry);
                     // The agent may reason again in the same step.
                     self.open_streams.insert(stream, 0);
                 }
@@ -176,13 +234,13 @@ impl Watcher {
                 | RunEvent::Step(StepEvent::Failed { step, .. }) => {
                     self.open_streams.remove(&StreamKind::Reasoning(step.clone()));
                 }
-                RunEvent::Tool(ToolEvent::Called { call, tool, input, .. }) => {
+                RunEvent::Tool(ToolEvent::Called { call, tool, .. }) => {
                     let stream = StreamKind::ToolInput { call: call.clone(), tool: tool.clone() };
                     // The input was written live, even if too fast for this watcher to deliver any of it.
                     if tail.is_some() {
                         self.open_streams.entry(stream.clone()).or_insert(0);
                     }
-                    self.complete(run, stream, input);
+                    self.complete(run, stream, &entry);
                     self.open_streams.insert(StreamKind::ToolOutput(call.clone()), 0);
                 }
                 RunEvent::Tool(ToolEvent::Completed { call, .. })
@@ -190,11 +248,11 @@ impl Watcher {
                     let stream = StreamKind::ToolOutput(call.clone());
                     let shown = self.open_streams.remove(&stream);
                     if let Some(rest) = shown.zip(tail).and_then(|(shown, tail)| tail.after(shown)) {
-                        self.pending.push_back(SessionUpdate::Delta {
+                        self.pending.push_back(PendingUpdate::Whole(SessionUpdate::Delta {
                             run: run.clone(),
                             stream,
                             text: rest.to_owned(),
-                        });
+                        }));
                     }
                 }
                 RunEvent::Started { .. }
@@ -210,29 +268,42 @@ impl Watcher {
                 }
             }
         }
-        self.pending.push_back(SessionUpdate::Entry(entry));
+        self.pending.push_back(PendingUpdate::Whole(SessionUpdate::Entry(entry)));
     }
 
     /// Queues the part of a completed text that was not delivered yet. It comes before the text's event.
-    fn complete(&mut self, run: &RunId, stream: StreamKind, text: &str) {
+    fn complete(&mut self, run: &RunId, stream: StreamKind, entry: &Arc<Entry>) {
         let Some(shown) = self.open_streams.remove(&stream) else { return };
-        if let Some(rest) = text.get(shown..).filter(|rest| !rest.is_empty()) {
-            self.pending.push_back(SessionUpdate::Delta { run: run.clone(), stream, text: rest.to_owned() });
+        if completed_text(&entry.event).get(shown..).is_some_and(|rest| !rest.is_empty()) {
+            let (run, entry) = (run.clone(), Arc::clone(entry));
+            self.pending.push_back(PendingUpdate::Rest { run, stream, entry, shown });
         }
     }
 
-    /// Queues all text that was added since, and takes the first piece.
+    /// Queues the text that was added since, and takes the first piece.
     fn next_delta(&mut self) -> Option<SessionUpdate> {
-        let added = self.live.take_new_text(&mut self.open_streams);
-        self.pending.extend(added.into_iter().map(|(run, stream, text)| SessionUpdate::Delta {
-            run,
-            stream,
-            text,
-        }));
-        let first = self.pending.pop_front()?;
-        self.next_text_at = Some(Instant::now() + TEXT_INTERVAL);
+        let added = self.live.take_new_text(&mut self.open_streams, MAX_DELTA_BYTES);
+        // A piece that was cut has a rest, for which nobody has to wait.
+        let is_cut = added.iter().any(|(_, _, text)| text.len() + char::MAX.len_utf8() > MAX_DELTA_BYTES);
+        let delta = |(run, stream, text)| PendingUpdate::Whole(SessionUpdate::Delta { run, stream, text });
+        self.pending.extend(added.into_iter().map(delta));
+        let first = self.next_pending()?;
+        self.next_text_at =
+            (!is_cut && !self.text_interval.is_zero()).then(|| Instant::now() + self.text_interval);
         Some(first)
     }
+}
+
+/// The whole text that an event completes; empty if it completes none.
+fn completed_text(event: &SessionEvent) -> &str {
+    if let SessionEvent::Run { event, .. } = event
+        && let RunEvent::Message(MessageEvent::Completed { text, .. })
+        | RunEvent::Step(StepEvent::Reasoned { text, .. })
+        | RunEvent::Tool(ToolEvent::Called { input: text, .. }) = event
+    {
+        return text;
+    }
+    ""
 }
 
 /// The result of looking for the next event.
@@ -337,6 +408,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_slow_watcher_gets_a_long_text_in_pieces_of_limited_size() {
+        let (live, mut watcher) = watched_session();
+        let message = MessageId::parse("message").unwrap();
+        let stream = StreamKind::Message(message.clone());
+        live.open(&run(), stream.clone());
+        let started =
+            appended(&live, 1, RunEvent::Message(MessageEvent::Started { message: message.clone() }));
+        assert_eq!(watcher.next().await.unwrap(), started);
+        let (live_part, rest) = ("\u{20ac}".repeat(50_000), "x".repeat(2 * MAX_DELTA_BYTES + 1));
+        live.push(&stream, &live_part);
+        let start = Instant::now();
+        let mut shown = String::new();
+        while shown.len() < live_part.len() {
+            let SessionUpdate::Delta { text, .. } = watcher.next().await.unwrap() else { panic!("no delta") };
+            assert!((1..=MAX_DELTA_BYTES).contains(&text.len()), "{}", text.len());
+            shown.push_str(&text);
+        }
+        assert_eq!((shown.as_str(), Instant::now()), (live_part.as_str(), start), "the rest need not wait");
+        live.push(&stream, &rest);
+        let (text, media) = (live_part + &rest, Vec::new());
+        let completed =
+            appended(&live, 2, RunEvent::Message(MessageEvent::Completed { message, text, media }));
+        for bytes in [MAX_DELTA_BYTES, MAX_DELTA_BYTES, 1] {
+            assert_eq!(watcher.next().await.unwrap(), delta(&stream, &"x".repeat(bytes)));
+        }
+        assert_eq!(watcher.next().await.unwrap(), completed);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn input_and_output_within_the_interval_come_before_their_events() {
         let (live, mut watcher) = watched_session();
         let call = ToolCallId::parse("call").unwrap();
@@ -354,7 +454,7 @@ mod tests {
         for update in [delta(&input, "{}"), called, delta(&output, "all of it"), completed] {
             assert_eq!(watcher.next().await.unwrap(), update);
         }
-        assert!(live.take_new_text(&mut HashMap::from([(input, 0), (output, 0)])).is_empty());
+        assert!(live.take_new_text(&mut HashMap::from([(input, 0), (output, 0)]), usize::MAX).is_empty());
     }
 
     #[tokio::test]

@@ -8,9 +8,9 @@ use parlor_engine::{MAX_REQUESTS, MAX_WATCHED, MediaStore, OnDisconnect, Session
 use parlor_log::{MemoryLog, SystemClock};
 use parlor_model::LocalAgent;
 use parlor_vocab::{
-    Backend, HistoryItem, RegistryEvent, RegistryReply, RegistryRequest, RunEnding, RunEvent, Seq,
-    SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, SessionUpdate, Ticket, Update,
-    UpdateOf, WatchFrom, WhenBusy,
+    Backend, HistoryItem, MediaId, NamedFile, RegistryEvent, RegistryReply, RegistryRequest, RunEnding,
+    RunEvent, Seq, SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, SessionUpdate,
+    Ticket, Update, UpdateOf, WatchFrom, WhenBusy,
 };
 
 fn sessions() -> Arc<Sessions> {
@@ -152,6 +152,31 @@ async fn watches_beyond_the_limit_are_refused() {
     answer(&mut client).await.1.unwrap();
     client.submit(Ticket(0), watch("one more"));
     assert_eq!(answer(&mut client).await.1, Ok(watching_reply()));
+}
+
+#[tokio::test]
+async fn a_discarded_file_is_removed_unless_another_message_has_stored_it_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = Arc::new(sessions_in(folder.path()));
+    let store = async |text: &str| {
+        let file = NamedFile { name: "f".to_owned(), bytes: text.as_bytes().to_vec() };
+        sessions.store_media(vec![file]).await.unwrap().remove(0).id
+    };
+    let is_stored = async |id: &MediaId| sessions.open_media(id).await.is_some();
+    let (alone, shared) = (store("alone").await, store("shared").await);
+    // Another message refers to the same content. It was stored at nearly the same time.
+    assert_eq!(store("shared").await, shared);
+    let mut client = SessionClient::new(Arc::clone(&sessions), OnDisconnect::Stop);
+    client.submit(Ticket(1), RegistryRequest::DiscardMedia(vec![alone.clone(), shared.clone()]));
+    assert_eq!(answer(&mut client).await.1, Ok(RegistryReply::Done));
+    assert!(!is_stored(&alone).await && is_stored(&shared).await);
+    // The other message is refused too, but the first one may have been accepted, so the file stays for a sweep.
+    client.submit(Ticket(2), RegistryRequest::DiscardMedia(vec![shared.clone()]));
+    assert_eq!(answer(&mut client).await.1, Ok(RegistryReply::Done));
+    assert!(is_stored(&shared).await);
+    // A file that is stored once more after it was discarded is a new one.
+    assert_eq!(store("alone").await, alone);
+    assert!(is_stored(&alone).await);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Helpers: a registry with the local agent and a log in memory, and one session in it that is watched.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub(crate) fn deps(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>, clock: Arc<dyn C
         log: Arc::clone(log) as _,
         agents: Agents::new(local, agent),
         tools: Toolbox::standard(ShellTool::default()),
-        media: MediaStore::open(&std::env::temp_dir().join("parlor-none")).unwrap(),
+        media: MediaStore::open(Path::new("/no/such/folder")).unwrap(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         clock: Arc::clone(&clock) as _,
         ids: Arc::new(TimeOrderedIds::new(clock)),

@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use parlor_engine::Sessions;
 use parlor_log::{
-    Erased, EventLog, Lease, LeaseHolder, LogError, MemoryLog, Page, PageRequest, Reclaimed, SessionRecord,
-    SystemClock, UsageLine,
+    Erased, EventLog, Lease, LeaseHolder, LogError, MemoryLog, Page, PageRequest, PartialMessage,
+    PartialText, Reclaimed, SessionRecord, SystemClock, UsageLine,
 };
-use parlor_model::LocalAgent;
+use parlor_model::{Agent, AgentContext, LocalAgent, Turn, TurnError};
 use parlor_vocab::{
-    Entry, EventId, MediaId, NewEntry, RunEnding, Seq, SessionCommand, SessionId, SessionRefusal, WhenBusy,
+    Entry, EventId, MediaId, NewEntry, RunEnding, Seq, SessionCommand, SessionId, SessionRefusal,
+    SessionReply, WhenBusy,
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::common::{TestSession, deps, new_session, send_command};
 
@@ -41,8 +42,12 @@ impl Disk {
     }
 
     fn sessions(self: &Arc<Self>) -> Sessions {
+        self.sessions_with(Arc::new(LocalAgent::default()))
+    }
+
+    fn sessions_with(self: &Arc<Self>, agent: Arc<dyn Agent>) -> Sessions {
         let memory = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-        let mut deps = deps(&memory, Arc::new(LocalAgent::default()), Arc::new(SystemClock));
+        let mut deps = deps(&memory, agent, Arc::new(SystemClock));
         deps.log = Arc::clone(self) as _;
         Sessions::new(deps)
     }
@@ -55,6 +60,17 @@ impl EventLog for Disk {
             return Err(LogError::Busy);
         }
         self.log.append(lease, after, new).await
+    }
+
+    async fn keep_partial_text(&self, lease: &Lease, part: PartialText<'_>) -> Result<(), LogError> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(LogError::Busy);
+        }
+        self.log.keep_partial_text(lease, part).await
+    }
+
+    async fn partial_message(&self, of: &SessionId) -> Result<Option<PartialMessage>, LogError> {
+        self.log.partial_message(of).await
     }
 
     async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
@@ -83,6 +99,10 @@ impl EventLog for Disk {
 
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
         self.log.acquire(session).await
+    }
+
+    fn lost(&self, lease: &Lease) -> watch::Receiver<bool> {
+        self.log.lost(lease)
     }
 
     async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
@@ -148,6 +168,46 @@ async fn recording_the_end_of_a_run_is_retried_and_the_session_answers_meanwhile
     assert_eq!(test.sessions.recording_error(&test.session).await, Ok(None));
     let run = test.send("/say back again").await;
     test.end_of(&run).await;
+}
+
+/// Says something, and completes when it is notified.
+#[derive(Default)]
+struct CompletesWhenTold(Notify);
+
+#[async_trait]
+impl Agent for CompletesWhenTold {
+    fn name(&self) -> &str {
+        "Test"
+    }
+
+    async fn answer(&self, _turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
+        context.write_text("so far").await?;
+        self.0.notified().await;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_stop_that_is_accepted_cancels_a_run_whose_end_is_not_recorded_yet() {
+    let (disk, agent) = (Disk::new(), Arc::new(CompletesWhenTold::default()));
+    let sessions = disk.sessions_with(Arc::clone(&agent) as _);
+    let session = sessions.create(None, new_session()).await.unwrap();
+    let watcher = sessions.watch(&session, Seq::START).await;
+    let mut test = TestSession { sessions, session, watcher };
+    let run = test.send("begin").await;
+    test.until(|seen| !crate::common::message_text(std::slice::from_ref(seen)).is_empty()).await;
+    disk.is_full.store(true, Ordering::Relaxed);
+    agent.0.notify_one();
+    while test.sessions.recording_error(&test.session).await.unwrap().is_none() {
+        tokio::task::yield_now().await;
+    }
+    let stop = SessionCommand::Stop { run: Some(run.clone()), reason: None };
+    assert_eq!(test.sessions.execute(&test.session, stop).await, Ok(SessionReply::Stopping(run.clone())));
+    disk.is_full.store(false, Ordering::Relaxed);
+    let (_, ending) = test.end_of(&run).await;
+    assert!(matches!(ending, RunEnding::Stopped { .. }), "{ending:?}");
+    let stop = SessionCommand::Stop { run: None, reason: None };
+    assert_eq!(test.sessions.execute(&test.session, stop).await, Err(SessionRefusal::NoActiveRun));
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ async fn the_history_has_tool_uses_and_unfinished_runs() {
         .iter()
         .filter_map(|item| match item {
             HistoryItem::ToolUse(used) => Some((used.tool.as_str(), used.result.clone().unwrap().unwrap())),
-            HistoryItem::Message(_) | HistoryItem::UnfinishedRun(_) => None,
+            HistoryItem::Message(_) | HistoryItem::UnfinishedRun { .. } => None,
         })
         .collect();
     assert_eq!(uses.len(), 1);
@@ -105,12 +105,12 @@ async fn the_history_has_tool_uses_and_unfinished_runs() {
         .history()
         .iter()
         .filter_map(|item| match item {
-            HistoryItem::UnfinishedRun(ending) => Some(ending.clone()),
+            HistoryItem::UnfinishedRun { ending, .. } => Some(ending.clone()),
             HistoryItem::Message(_) | HistoryItem::ToolUse(_) => None,
         })
         .collect();
     assert!(matches!(&broken[..], [RunEnding::Failed(_), RunEnding::Stopped { .. }]), "{broken:?}");
-    assert!(matches!(session.history().last(), Some(HistoryItem::UnfinishedRun(_))));
+    assert!(matches!(session.history().last(), Some(HistoryItem::UnfinishedRun { .. })));
 }
 
 #[tokio::test]

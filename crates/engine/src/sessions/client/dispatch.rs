@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use parlor_vocab::{FileError, NamedFile, RegistryReply, RegistryRequest, Seq, SessionId, SessionRefusal};
 
+use super::super::Reach;
+use super::super::peer_watches::PeerWatch;
 use super::super::watch_start::WatchStart;
 use crate::{Sessions, SymlinkPolicy, Watcher, read_files};
 
@@ -17,7 +19,14 @@ pub(super) enum Dispatched {
     /// The reply comes from this future; the next request may be dispatched meanwhile.
     Deferred(Pin<Box<dyn Future<Output = Outcome> + Send>>),
     /// The client watches the session once this request is answered.
-    Watch { session: SessionId, watcher: Box<Watcher>, seen: Seq, head: Seq },
+    Watch {
+        session: SessionId,
+        watcher: Box<Watcher>,
+        seen: Seq,
+        head: Seq,
+        /// If another process watches.
+        peer: Option<PeerWatch>,
+    },
     /// The client stops watching the session.
     Unwatch(SessionId),
 }
@@ -25,6 +34,7 @@ pub(super) enum Dispatched {
 /// Executes `request` as far as the next request must wait for it.
 pub(super) async fn dispatch(
     sessions: &Arc<Sessions>,
+    reach: Reach,
     request: RegistryRequest,
 ) -> Result<Dispatched, SessionRefusal> {
     let reply = match request {
@@ -35,31 +45,56 @@ pub(super) async fn dispatch(
             RegistryReply::Created(sessions.fork(id, &from, message.as_ref()).await?)
         }
         RegistryRequest::Session(id, command) => {
-            let answer = sessions.submit(&id, command).await?;
-            return Ok(Dispatched::Deferred(Box::pin(async { answer.await.map(RegistryReply::Session) })));
+            let outcome: Pin<Box<dyn Future<Output = Outcome> + Send>> = match reach {
+                Reach::AllProcesses => {
+                    let (submitted, sessions) = (sessions.submit(&id, command).await?, Arc::clone(sessions));
+                    Box::pin(
+                        async move { sessions.reply_to(&id, submitted).await.map(RegistryReply::Session) },
+                    )
+                }
+                Reach::ThisProcess => {
+                    let submitted = sessions.submit_here(&id, command).await?;
+                    Box::pin(
+                        async move { Sessions::reply_here(&id, submitted).await.map(RegistryReply::Session) },
+                    )
+                }
+            };
+            return Ok(Dispatched::Deferred(outcome));
         }
         RegistryRequest::GetOverview(id) => {
             let session = sessions.view(&id).await?;
             RegistryReply::Overview(Box::new(session.overview(id)))
         }
+        RegistryRequest::GetTotals(id) => RegistryReply::Totals(sessions.totals(&id).await?),
         RegistryRequest::Watch { session, after } => {
             let WatchStart { from, seen, head, is_unfinished } =
                 sessions.find_watch_start(&session, &after).await?;
-            if is_unfinished {
-                resume(sessions, &session);
-            }
-            let watcher = Box::new(sessions.watch(&session, from).await);
-            return Ok(Dispatched::Watch { session, watcher, seen, head });
+            let (watcher, peer) = match reach {
+                Reach::AllProcesses => {
+                    if is_unfinished {
+                        resume(sessions, &session);
+                    }
+                    (sessions.join(&session, from).await, None)
+                }
+                Reach::ThisProcess => {
+                    let (watcher, peer) = sessions.watch_here(&session, from).await?;
+                    (watcher, Some(peer))
+                }
+            };
+            return Ok(Dispatched::Watch { session, watcher: Box::new(watcher), seen, head, peer });
         }
         RegistryRequest::Unwatch(id) => return Ok(Dispatched::Unwatch(id)),
         RegistryRequest::Release(id) => {
-            sessions.release(&id).await?;
+            // A busy session stays loaded.
+            let _ = sessions.release(&id).await;
             return Ok(Dispatched::Unwatch(id));
         }
         RegistryRequest::Delete(id) => {
-            sessions.delete(&id).await?;
+            sessions.delete_within(&id, reach).await?;
             RegistryReply::Done
         }
+        // The client handles it itself.
+        RegistryRequest::DeleteIfUnused(_) => RegistryReply::Done,
         RegistryRequest::ReadFiles { paths, max_bytes } => {
             let files = read_files(paths, max_bytes, SymlinkPolicy::Refuse).await;
             RegistryReply::Files(files.into_iter().map(|file| file.and_then(refuse_empty)).collect())
@@ -71,6 +106,10 @@ pub(super) async fn dispatch(
             })));
         }
         RegistryRequest::StoreMedia(new) => RegistryReply::Stored(sessions.store_media(new).await?),
+        RegistryRequest::DiscardMedia(ids) => {
+            sessions.discard_media(ids).await?;
+            RegistryReply::Done
+        }
         RegistryRequest::ReadMedia { ids, max_bytes } => {
             RegistryReply::Contents(sessions.read_media(&ids, max_bytes).await)
         }
@@ -83,7 +122,7 @@ pub(super) async fn dispatch(
 /// command itself. A session that another process has open stays as it is.
 fn resume(sessions: &Arc<Sessions>, session: &SessionId) {
     let (sessions, session) = (Arc::clone(sessions), session.clone());
-    tokio::spawn(async move { sessions.recording_error(&session).await });
+    tokio::spawn(async move { sessions.route(&session).await.map(|_| ()) });
 }
 
 fn refuse_empty(file: NamedFile) -> Result<NamedFile, FileError> {

@@ -10,6 +10,7 @@ use parlor_log::LogError;
 use parlor_vocab::{RegistryEvent, Seq, SessionId, SessionRefusal, SessionUpdate};
 use tokio_util::sync::CancellationToken;
 
+use super::super::peer_watches::PeerWatch;
 use crate::{Sessions, Watcher};
 
 /// How long a watch waits before it tries again to read a log that failed.
@@ -21,6 +22,13 @@ pub(super) struct Watches {
     list: Vec<Watch>,
     /// The index of the watch that is polled first. It changes with each poll, so that every watch gets its turn.
     first: usize,
+}
+
+/// What a watch reports.
+pub(super) enum WatchProgress {
+    Updated(RegistryEvent),
+    /// The watch of this session has ended; there will be no more updates.
+    Ended(SessionId),
 }
 
 struct Watch {
@@ -51,16 +59,20 @@ impl Watches {
         self.list.iter().any(|watch| watch.session == *session)
     }
 
-    /// Watches a session from the position of `watcher`. Replaces an earlier watch of the session.
+    /// Watches a session from the position of `watcher`, until the client is closed, or, for another process, until this
+    /// one closes the session. Replaces an earlier watch of the session.
     pub(super) fn begin(
         &mut self,
         sessions: Arc<Sessions>,
         session: SessionId,
         watcher: Box<Watcher>,
-        closed: CancellationToken,
+        peer: Option<PeerWatch>,
+        client_closed: &CancellationToken,
     ) {
         self.end(&session);
-        let watched = Box::new(WatchedSession { sessions, session: session.clone(), watcher, closed });
+        let closed = peer.as_ref().map_or(client_closed, |peer| &peer.closed).clone();
+        let watched =
+            Box::new(WatchedSession { sessions, session: session.clone(), watcher, closed, _peer: peer });
         self.list.push(Watch { session, state: WatchState::Ready(watched) });
     }
 
@@ -68,12 +80,12 @@ impl Watches {
         self.list.retain(|watch| watch.session != *session);
     }
 
-    /// Waits for the next update of any watch. `None` if one of the watches has ended. Cancel safe.
-    pub(super) async fn next(&mut self) -> Option<RegistryEvent> {
+    /// Waits for the next update of any watch, or for the end of one. Cancel safe.
+    pub(super) async fn next(&mut self) -> WatchProgress {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<RegistryEvent>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<WatchProgress> {
         let count = self.list.len();
         self.first = self.first.wrapping_add(1);
         for index in (0..count).map(|step| self.first.wrapping_add(step) % count) {
@@ -82,11 +94,10 @@ impl Watches {
                 Poll::Pending => {}
                 Poll::Ready(Some(update)) => {
                     let session = watch.session.clone();
-                    return Poll::Ready(Some(RegistryEvent { session, update }));
+                    return Poll::Ready(WatchProgress::Updated(RegistryEvent { session, update }));
                 }
                 Poll::Ready(None) => {
-                    self.list.swap_remove(index);
-                    return Poll::Ready(None);
+                    return Poll::Ready(WatchProgress::Ended(self.list.swap_remove(index).session));
                 }
             }
         }
@@ -125,6 +136,7 @@ struct WatchedSession {
     session: SessionId,
     watcher: Box<Watcher>,
     closed: CancellationToken,
+    _peer: Option<PeerWatch>,
 }
 
 impl WatchedSession {
@@ -158,7 +170,7 @@ impl WatchedSession {
                 () = self.closed.cancelled() => return None,
             }
         }
-        *self.watcher = self.sessions.watch(&self.session, Seq::START).await;
+        *self.watcher = self.sessions.join(&self.session, Seq::START).await;
         Some(())
     }
 }

@@ -114,8 +114,8 @@ mod tests {
             inputs.write(&live, piece, &redact, || UniqueNumber(number as u128));
         }
         let mut shown = HashMap::new();
-        assert_eq!(live.take_new_text(&mut shown).len(), MAX_SHOWN_INPUTS);
+        assert_eq!(live.take_new_text(&mut shown, usize::MAX).len(), MAX_SHOWN_INPUTS);
         inputs.close_all(&live);
-        assert!(live.take_new_text(&mut HashMap::new()).is_empty());
+        assert!(live.take_new_text(&mut HashMap::new(), usize::MAX).is_empty());
     }
 }

@@ -1,10 +1,12 @@
 //! Runs the tool calls of an agent, in parallel where the tools allow it.
 
+use std::sync::PoisonError;
+
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use parlor_model::provider::Picture;
 use parlor_model::{ToolCall, ToolCallOutput, TurnError};
-use parlor_tools::{StreamRedactor, ToolContext, catch_panic, clean, progress};
+use parlor_tools::{NO_OUTPUT, StreamRedactor, ToolContext, catch_panic, clean, progress};
 use parlor_vocab::{
     ErrorScope, Failure, FailureCode, RunEvent, StepEvent, StepId, StepKind, StreamKind, ToolCallId,
     ToolEvent, ToolImage, ToolOutput,
@@ -117,7 +119,10 @@ impl RunDriver {
         };
         let duration_ms = self.since(started_at);
         let (step, call) = (step.clone(), id.clone());
-        let events = match &result {
+        let is_stopped = self.context.cancel.is_cancelled();
+        let result =
+            if is_stopped { result.map_err(|failure| self.stopped_failure(failure)) } else { result };
+        let mut events = match &result {
             Ok(output) => vec![
                 RunEvent::Tool(ToolEvent::Completed { call, output: output.text.clone(), duration_ms }),
                 RunEvent::Step(StepEvent::Completed { step, summary: String::new(), duration_ms }),
@@ -132,8 +137,26 @@ impl RunDriver {
                 RunEvent::Step(StepEvent::Failed { step, failure: failure.clone(), duration_ms }),
             ],
         };
-        self.record(events).await?;
+        if is_stopped {
+            // The end of a stopped run is no error of the tool.
+            events.retain(|event| !matches!(event, RunEvent::ErrorRaised { .. }));
+        }
+        // Recorded even if the run was stopped meanwhile: the result has what the tool had done until then.
+        self.record_for(&self.run, events).await?;
         Ok(result)
+    }
+
+    /// The failure of a call that was cancelled because the run was stopped: the reason of the stop, and from the next
+    /// line on the output that the tool had.
+    fn stopped_failure(&self, failure: Failure) -> Failure {
+        let cause = self.shared.stop_cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(cause) = cause.filter(|_| failure.code == FailureCode::Cancelled) else { return failure };
+        let output = failure.message.split_once('\n').map(|(_, output)| output);
+        let message = match output.filter(|output| output.trim_end() != NO_OUTPUT) {
+            Some(output) => format!("{}\n{output}", cause.reason()),
+            None => cause.reason().to_owned(),
+        };
+        Failure { message, ..failure }
     }
 
     /// Runs a tool and shows its output while it runs.

@@ -1,0 +1,83 @@
+//! Closes sessions: one that is idle, all of them, or those that no other process watches.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parlor_vocab::{ClosingPart, SessionId, SessionRefusal};
+
+use tokio::time::sleep;
+
+use super::Sessions;
+use super::handle::OpenSession;
+
+/// How often a process that hands its sessions over checks whether a compaction has ended.
+const COMPACTION_CHECK: Duration = Duration::from_millis(100);
+
+impl Sessions {
+    /// Closes a session, so that another process may open it. Refused while the session is busy. Does nothing if the
+    /// session is not open in this process.
+    pub async fn release(&self, id: &SessionId) -> Result<(), SessionRefusal> {
+        self.open_sessions.lock(id).await.close_if_idle().await
+    }
+
+    /// Closes all sessions like [`close`](Sessions::close), and refuses to open any from now on.
+    pub async fn shut_down(&self) {
+        self.shutting_down.cancel();
+        self.mirrors.stop_all();
+        self.close().await;
+    }
+
+    pub(super) fn check_not_shutting_down(&self) -> Result<(), SessionRefusal> {
+        match self.shutting_down.is_cancelled() {
+            true => Err(SessionRefusal::Closing { part: ClosingPart::Program }),
+            false => Ok(()),
+        }
+    }
+
+    /// Stops all runs, waits until their ends are recorded, and closes all sessions.
+    pub async fn close(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+        close_all(self.open_sessions.take_all().await).await;
+    }
+
+    /// Like [`close`](Self::close), but leaves the sessions open that other processes watch.
+    pub(crate) async fn close_unshared(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+        let is_unshared = |id: &SessionId| !self.peer_watches.contains(id);
+        close_all(self.open_sessions.take_where(is_unshared).await).await;
+    }
+
+    /// Waits until no session that another process watches has work left here, and closes these sessions: the other
+    /// processes take them over.
+    pub async fn hand_over(&self) {
+        let shared = |id: &SessionId| self.peer_watches.contains(id);
+        for (id, session) in self.open_sessions.list_where(shared).await {
+            let mut head = self.head(&id);
+            loop {
+                head.borrow_and_update();
+                let retry = match session.clone().close_if_idle().await {
+                    Err(SessionRefusal::Busy { .. }) => None,
+                    // Its end may leave no event.
+                    Err(SessionRefusal::Compacting) => Some(COMPACTION_CHECK),
+                    // Closed, or busy with nothing that ends by itself.
+                    Ok(()) | Err(_) => break,
+                };
+                tokio::select! {
+                    changed = head.changed() => if changed.is_err() { break },
+                    () = sleep(retry.unwrap_or(Duration::MAX)), if retry.is_some() => {}
+                    () = self.peer_watches.ended(&id) => break,
+                }
+            }
+        }
+        self.close().await;
+    }
+}
+
+async fn close_all(sessions: Vec<OpenSession>) {
+    for session in &sessions {
+        session.begin_close();
+    }
+    for session in sessions {
+        session.closed().await;
+    }
+}

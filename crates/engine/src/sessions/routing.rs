@@ -1,0 +1,261 @@
+//! Routes commands to the owner of a session: its actor in this process, or the process that has it open.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use parlor_log::{LeaseHolder, LogError};
+use parlor_vocab::{ClosingPart, RunId, SessionCommand, SessionId, SessionRefusal, SessionReply};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::handle::{CommandError, OpenSession};
+use super::open_sessions::{LockedSession, Route};
+use super::peers::{PeerConnection, PeerError};
+use super::{Sessions, refusal_of};
+
+/// How long a command waits for a session whose owner cannot be reached: the owner may be ending just now.
+pub const OWNER_WAIT: Duration = Duration::from_secs(1);
+
+/// How long to wait before the owner is looked for again.
+const OWNER_RETRY: Duration = Duration::from_millis(10);
+
+/// How often a command is sent to a new owner of its session before it is refused, if [`OWNER_WAIT`] has passed too.
+const MAX_OWNER_CHANGES: usize = 4;
+
+/// A command that was sent to the owner of its session.
+pub(crate) struct SubmittedCommand {
+    /// The command as it was sent, in case it must be sent to another owner.
+    command: SessionCommand,
+    reply: BoxFuture<'static, Result<SessionReply, CommandError>>,
+}
+
+/// Why a session was not opened in this process.
+enum OpenError {
+    /// Another process has it open.
+    Held(LeaseHolder),
+    Refused(SessionRefusal),
+}
+
+impl Sessions {
+    /// Executes `command` in a session. Opens the session if no process has it open.
+    pub async fn execute(
+        &self,
+        id: &SessionId,
+        command: SessionCommand,
+    ) -> Result<SessionReply, SessionRefusal> {
+        let submitted = self.submit(id, command).await?;
+        self.reply_to(id, submitted).await
+    }
+
+    /// Sends `command` to the owner of a session, and opens the session if nobody has it open. Commands are executed in
+    /// the order in which they were submitted.
+    pub(crate) async fn submit(
+        &self,
+        id: &SessionId,
+        mut command: SessionCommand,
+    ) -> Result<SubmittedCommand, SessionRefusal> {
+        let reply: BoxFuture<'static, _> = match self.route(id).await? {
+            Route::Here(session) => Box::pin(session.submit(command.clone()).await?),
+            Route::Peer(connection) => {
+                self.make_repeatable(id, &mut command).await;
+                let reply = connection.submit(id, command.clone());
+                Box::pin(async move { reply.await.map_err(command_error) })
+            }
+        };
+        Ok(SubmittedCommand { command, reply })
+    }
+
+    /// Sends `command` to a session that is open in this process, and opens it if nobody has it open. For requests of
+    /// other processes, which are never passed on.
+    pub(crate) async fn submit_here(
+        &self,
+        id: &SessionId,
+        command: SessionCommand,
+    ) -> Result<SubmittedCommand, SessionRefusal> {
+        let mut slot = self.open_sessions.lock(id).await;
+        let session = match slot.running() {
+            Some(session) => session,
+            // Otherwise its run would be stopped at once.
+            None if self.is_leaving.load(Ordering::Relaxed) => {
+                return Err(SessionRefusal::Closing { part: ClosingPart::Session(id.clone()) });
+            }
+            None => self.open_in(&mut slot, id).await.map_err(|error| error.into_refusal(id))?,
+        };
+        drop(slot);
+        let reply = Box::pin(session.submit(command.clone()).await?);
+        Ok(SubmittedCommand { command, reply })
+    }
+
+    /// Waits for the reply to a command. If the owner of the session is lost before, sends the command to its next owner.
+    pub(crate) async fn reply_to(
+        &self,
+        id: &SessionId,
+        mut submitted: SubmittedCommand,
+    ) -> Result<SessionReply, SessionRefusal> {
+        let deadline = Instant::now() + OWNER_WAIT;
+        let mut owner_changes = 0;
+        loop {
+            match submitted.reply.await {
+                Ok(reply) => return Ok(reply),
+                Err(CommandError::Refused(refusal)) => return Err(refusal),
+                Err(CommandError::OwnerLost)
+                    if owner_changes < MAX_OWNER_CHANGES || Instant::now() < deadline =>
+                {
+                    self.forget_peer(id).await;
+                    if owner_changes > 0 {
+                        // The owner may be closing the session, which takes a moment.
+                        sleep(OWNER_RETRY).await;
+                    }
+                    owner_changes += 1;
+                    submitted = self.submit(id, submitted.command).await?;
+                }
+                Err(CommandError::OwnerLost) => {
+                    return Err(SessionRefusal::Closing { part: ClosingPart::Session(id.clone()) });
+                }
+            }
+        }
+    }
+
+    /// Waits for the reply to a command that was submitted by [`submit_here`](Self::submit_here).
+    pub(crate) async fn reply_here(
+        id: &SessionId,
+        submitted: SubmittedCommand,
+    ) -> Result<SessionReply, SessionRefusal> {
+        submitted.reply.await.map_err(|error| match error {
+            CommandError::Refused(refusal) => refusal,
+            CommandError::OwnerLost => {
+                SessionRefusal::SessionHeld { session: id.clone(), holder: "another process".to_owned() }
+            }
+        })
+    }
+
+    /// Where the commands of a session go. Opens the session if nobody has it open.
+    pub(super) async fn route(&self, id: &SessionId) -> Result<Route, SessionRefusal> {
+        let mut slot = self.open_sessions.lock(id).await;
+        if let Some(route) = slot.route() {
+            slot.touch();
+            return Ok(route);
+        }
+        let deadline = Instant::now() + OWNER_WAIT;
+        loop {
+            let holder = match self.open_in(&mut slot, id).await {
+                Ok(session) => return Ok(Route::Here(session)),
+                Err(OpenError::Refused(refusal)) => return Err(refusal),
+                Err(OpenError::Held(holder)) => holder,
+            };
+            let address = holder.announcement.address.as_deref();
+            let Some((peers, address)) = self.peers.as_ref().zip(address) else {
+                return Err(held(id, &holder));
+            };
+            match peers.connect(address).await {
+                Ok(connection) => {
+                    slot.set_route(Route::Peer(Arc::clone(&connection)));
+                    return Ok(Route::Peer(connection));
+                }
+                // An owner that is ending closes its door first and releases the session then.
+                Err(_) if Instant::now() < deadline => sleep(OWNER_RETRY).await,
+                Err(_) => return Err(held(id, &holder)),
+            }
+        }
+    }
+
+    /// The connection to the process that has a session open. `None` if no other process has it.
+    pub(super) async fn owner_connection(&self, holder: &LeaseHolder) -> Option<Arc<dyn PeerConnection>> {
+        let (peers, address) = self.peers.as_ref().zip(holder.announcement.address.as_deref())?;
+        peers.connect(address).await.ok()
+    }
+
+    /// Opens the session in this process.
+    async fn open_in(&self, slot: &mut LockedSession<'_>, id: &SessionId) -> Result<OpenSession, OpenError> {
+        self.check_not_shutting_down()?;
+        slot.make_room().await?;
+        let log = &self.shared.deps.log;
+        // An unknown id should not get a lease.
+        log.session(id).await.map_err(refusal_of)?;
+        let lease = match log.acquire(id).await {
+            Ok(lease) => lease,
+            Err(LogError::Held { by, .. }) => return Err(OpenError::Held(by)),
+            Err(error) => return Err(refusal_of(error).into()),
+        };
+        self.mirrors.stop(id).await;
+        let session = OpenSession::load(&self.shared, id.clone(), lease).await?;
+        slot.set_route(Route::Here(session.clone()));
+        Ok(session)
+    }
+
+    /// Makes it safe to send a command again to another owner of the session, after the first was lost.
+    async fn make_repeatable(&self, id: &SessionId, command: &mut SessionCommand) {
+        match command {
+            SessionCommand::Send { input, .. } => {
+                let key = || format!("peer:{:032x}", self.shared.deps.ids.next().0);
+                input.key.get_or_insert_with(key);
+            }
+            // Otherwise it could stop the run after the one that the client saw.
+            SessionCommand::Stop { run: run @ None, .. } => {
+                let record = self.shared.deps.log.session(id).await;
+                *run = record.ok().and_then(|record| record.running);
+            }
+            SessionCommand::Stop { run: Some(_), .. }
+            | SessionCommand::ClearQueue
+            | SessionCommand::Unqueue(_)
+            | SessionCommand::ClearHistory
+            | SessionCommand::Compact { .. }
+            | SessionCommand::Rename { .. }
+            | SessionCommand::ChooseAgent(_) => {}
+        }
+    }
+
+    /// Ends the run that a client of this process began in a session, if another process has the session open.
+    pub(super) async fn stop_at_peer(&self, id: &SessionId, run: &RunId) {
+        let Ok(Some(holder)) = self.shared.deps.log.holder(id).await else { return };
+        let Some(owner) = self.owner_connection(&holder).await else { return };
+        // If it is not in the queue, it is active or has ended.
+        let unqueued = owner.submit(id, SessionCommand::Unqueue(run.clone()));
+        let stopped = owner.submit(id, SessionCommand::Stop { run: Some(run.clone()), reason: None });
+        // If the owner is gone, so is the run.
+        let _ = timeout(OWNER_WAIT, async { drop((unqueued.await, stopped.await)) }).await;
+    }
+
+    /// Forgets which process had the session open.
+    pub(super) async fn forget_peer(&self, id: &SessionId) {
+        let mut slot = self.open_sessions.lock(id).await;
+        if slot.running().is_none() {
+            slot.clear_route();
+        }
+    }
+}
+
+impl OpenError {
+    fn into_refusal(self, session: &SessionId) -> SessionRefusal {
+        match self {
+            Self::Held(holder) => held(session, &holder),
+            Self::Refused(refusal) => refusal,
+        }
+    }
+}
+
+impl From<SessionRefusal> for OpenError {
+    fn from(refusal: SessionRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// The refusal for a session that another process has open, and that this process cannot reach there.
+pub(super) fn held(session: &SessionId, holder: &LeaseHolder) -> SessionRefusal {
+    let version = holder.announcement.version.as_ref().map(|version| format!(", version {version}"));
+    let holder = format!("process {}{}", holder.pid, version.unwrap_or_default());
+    SessionRefusal::SessionHeld { session: session.clone(), holder }
+}
+
+fn command_error(error: PeerError) -> CommandError {
+    match error {
+        // The process no longer has the session, or is closing it: whoever has it next gets the command.
+        PeerError::Lost
+        | PeerError::Refused(
+            SessionRefusal::SessionHeld { .. }
+            | SessionRefusal::Closing { part: ClosingPart::Session(_) | ClosingPart::Program },
+        ) => CommandError::OwnerLost,
+        PeerError::Refused(refusal) => CommandError::Refused(refusal),
+    }
+}

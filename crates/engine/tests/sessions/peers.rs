@@ -1,0 +1,289 @@
+//! Two processes on one log: what one has open, the other commands and watches. The connection between them is in memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parlor_engine::{
+    MAX_PEER_REQUESTS, MAX_PEER_WATCHED, PeerClient, PeerConnection, PeerError, Peers, SessionUpdate,
+    Sessions, Watcher,
+};
+use parlor_log::{Announcement, MemoryLog, SystemClock};
+use parlor_model::LocalAgent;
+use parlor_vocab::{
+    Backend, PeerReply, PeerRequest, PeerUpdate, RunEnding, RunId, Seq, SessionCommand, SessionId,
+    SessionRefusal, SessionReply, Ticket, Update, WhenBusy,
+};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::common::{TIMEOUT, deps, ending, message_text, new_session, run_event, send_command};
+
+/// How many requests may wait on a connection.
+const QUEUED: usize = 64;
+
+/// All processes, by their addresses: the sessions of each, and its runtime.
+type Processes = Arc<Mutex<HashMap<String, (Weak<Sessions>, Handle)>>>;
+
+struct InMemoryPeers(Processes);
+
+#[async_trait]
+impl Peers for InMemoryPeers {
+    async fn connect(&self, address: &str) -> Result<Arc<dyn PeerConnection>, String> {
+        let (sessions, runtime) = self.0.lock().unwrap().get(address).cloned().ok_or("it is unknown")?;
+        let (requests, queue) = mpsc::channel(QUEUED);
+        // The owner serves the connection, which ends with the owner.
+        runtime.spawn(serve(PeerClient::new(sessions.upgrade().ok_or("it is gone")?), queue));
+        Ok(Arc::new(InMemoryConnection { requests }))
+    }
+}
+
+struct InMemoryConnection {
+    requests: mpsc::Sender<Asked>,
+}
+
+enum Asked {
+    Request(PeerRequest, oneshot::Sender<Result<PeerReply, SessionRefusal>>),
+    Watch(SessionId, mpsc::Sender<PeerUpdate>),
+}
+
+/// Serves one connection until it is dropped.
+async fn serve(mut client: PeerClient, mut queue: mpsc::Receiver<Asked>) {
+    let (mut replies, mut watches) = (HashMap::new(), HashMap::new());
+    let mut next = 0;
+    loop {
+        tokio::select! {
+            asked = queue.recv() => {
+                next += 1;
+                let request = match asked {
+                    None => return,
+                    Some(Asked::Request(request, reply)) => {
+                        replies.insert(Ticket(next), reply);
+                        request
+                    }
+                    Some(Asked::Watch(session, updates)) => {
+                        watches.insert(session.clone(), updates);
+                        PeerRequest::Watch(session)
+                    }
+                };
+                assert!(client.submit(Ticket(next), request).is_none());
+            }
+            update = client.next() => match update.unwrap() {
+                Update::Answer(ticket, answer) => {
+                    if let Some(reply) = replies.remove(&ticket) {
+                        let _: Result<(), _> = reply.send(answer);
+                    }
+                }
+                Update::Event(event) => {
+                    let closed = event.update == PeerUpdate::Closed;
+                    let _ = watches[&event.session].send(event.update).await;
+                    if closed {
+                        watches.remove(&event.session);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl PeerConnection for InMemoryConnection {
+    fn is_connected(&self) -> bool {
+        !self.requests.is_closed()
+    }
+
+    fn submit(
+        &self,
+        session: &SessionId,
+        command: SessionCommand,
+    ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.requests.try_send(Asked::Request(PeerRequest::Session(session.clone(), command), reply));
+        async {
+            match answer.await.map_err(|_| PeerError::Lost)?.map_err(PeerError::Refused)? {
+                PeerReply::Session(reply) => Ok(reply),
+                PeerReply::Done => panic!("no reply to a command"),
+            }
+        }
+        .boxed()
+    }
+
+    fn delete(&self, session: &SessionId) -> BoxFuture<'static, Result<(), PeerError>> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.requests.try_send(Asked::Request(PeerRequest::Delete(session.clone()), reply));
+        async { answer.await.map_err(|_| PeerError::Lost)?.map(|_| ()).map_err(PeerError::Refused) }.boxed()
+    }
+
+    fn watch(&self, session: &SessionId) -> mpsc::Receiver<PeerUpdate> {
+        let (updates, receiver) = mpsc::channel(4);
+        let _ = self.requests.try_send(Asked::Watch(session.clone(), updates));
+        receiver
+    }
+}
+
+/// Several processes on one log.
+pub(crate) struct Machine {
+    pub(crate) log: MemoryLog,
+    processes: Processes,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Self { log: MemoryLog::new(Arc::new(SystemClock)), processes: Arc::default() }
+    }
+
+    /// The registry of one more process, in the runtime of the caller.
+    pub(crate) fn process(&self, name: &str) -> Arc<Sessions> {
+        let announcement = Announcement { version: None, address: Some(name.to_owned()) };
+        let log = Arc::new(self.log.as_announced_process(announcement));
+        let sessions = Sessions::new(deps(&log, Arc::new(LocalAgent::default()), Arc::new(SystemClock)));
+        let peers = Arc::new(InMemoryPeers(Arc::clone(&self.processes)));
+        let sessions = Arc::new(sessions.with_peers(peers));
+        let process = (Arc::downgrade(&sessions), Handle::current());
+        self.processes.lock().unwrap().insert(name.to_owned(), process);
+        sessions
+    }
+}
+
+async fn send(sessions: &Sessions, session: &SessionId, text: &str, when_busy: WhenBusy) -> RunId {
+    match sessions.execute(session, send_command(text, when_busy)).await.unwrap() {
+        SessionReply::Started(run) | SessionReply::Queued { run, .. } | SessionReply::Steered(run) => run,
+        reply @ (SessionReply::Stopping(_)
+        | SessionReply::Unqueued(_)
+        | SessionReply::Compacted(_)
+        | SessionReply::Done) => panic!("{reply:?}"),
+    }
+}
+
+async fn until_end(watcher: &mut Watcher, run: &RunId) -> (Vec<SessionUpdate>, RunEnding) {
+    let mut updates = Vec::new();
+    loop {
+        updates.push(tokio::time::timeout(TIMEOUT, watcher.next()).await.expect("an update").unwrap());
+        if let Some(ending) = ending(updates.last().unwrap(), run) {
+            return (updates, ending);
+        }
+    }
+}
+
+/// Waits until the run shows text.
+async fn until_text(watcher: &mut Watcher) {
+    loop {
+        let update = tokio::time::timeout(TIMEOUT, watcher.next()).await.expect("an update").unwrap();
+        if matches!(update, SessionUpdate::Delta { .. }) {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_another_process_is_sent_to_watched_live_steered_and_stopped() {
+    let machine = Machine::new();
+    let (owner, other) = (machine.process("owner"), machine.process("other"));
+    let session = owner.create(None, new_session()).await.unwrap();
+    let mut watcher = other.join(&session, Seq::START).await;
+
+    let run = send(&other, &session, "/say one two three", WhenBusy::Refuse).await;
+    let (updates, ended) = until_end(&mut watcher, &run).await;
+    assert!(matches!(ended, RunEnding::Completed { .. }), "{ended:?}");
+    assert_eq!(message_text(&updates), "one two three");
+    let sequences: Vec<u64> =
+        updates.iter().filter_map(|update| run_event(update, &run)).map(|(_, number, _)| number).collect();
+    assert_eq!(sequences, (1..=sequences.len() as u64).collect::<Vec<_>>(), "each event once");
+
+    let run = send(&owner, &session, "/wait 600", WhenBusy::Refuse).await;
+    until_text(&mut watcher).await;
+    assert_eq!(send(&other, &session, "more", WhenBusy::Steer).await, run);
+    let busy = other.execute(&session, send_command("/say no", WhenBusy::Refuse)).await.unwrap_err();
+    assert_eq!(busy, SessionRefusal::Busy { active: run.clone() });
+    other.execute(&session, SessionCommand::Stop { run: None, reason: None }).await.unwrap();
+    let (_, ended) = until_end(&mut watcher, &run).await;
+    assert!(matches!(ended, RunEnding::Stopped { .. }), "{ended:?}");
+    assert_eq!(other.view(&session).await.unwrap().active(), None);
+}
+
+#[tokio::test]
+async fn a_watcher_that_joins_in_the_middle_of_a_run_gets_all_of_its_text() {
+    let machine = Machine::new();
+    let (owner, other) = (machine.process("owner"), machine.process("other"));
+    let session = owner.create(None, new_session()).await.unwrap();
+    let mut here = owner.join(&session, Seq::START).await;
+    let run = send(&owner, &session, "/wait 1", WhenBusy::Refuse).await;
+    until_text(&mut here).await;
+    let mut there = other.join(&session, Seq::START).await;
+    until_text(&mut there).await;
+    let mut from_start = other.join(&session, Seq::START).await;
+    let (updates, _) = until_end(&mut from_start, &run).await;
+    assert_eq!(message_text(&updates), "..........\nDone: I waited 1 s.");
+}
+
+#[tokio::test]
+async fn an_owner_that_ends_hands_its_queue_to_the_process_that_watches() {
+    let machine = Machine::new();
+    let (owner, other) = (machine.process("owner"), machine.process("other"));
+    let session = owner.create(None, new_session()).await.unwrap();
+    let mut watcher = other.join(&session, Seq::START).await;
+    let run = send(&owner, &session, "/wait 600", WhenBusy::Refuse).await;
+    let queued = send(&other, &session, "/say next", WhenBusy::Enqueue).await;
+    until_text(&mut watcher).await;
+    owner.shut_down().await;
+    let (_, ended) = until_end(&mut watcher, &run).await;
+    assert!(matches!(ended, RunEnding::Stopped { .. }), "{ended:?}");
+    let (updates, ended) = until_end(&mut watcher, &queued).await;
+    assert!(matches!(ended, RunEnding::Completed { .. }), "{ended:?}");
+    assert_eq!(message_text(&updates), "next");
+    // From now on the second process is the owner.
+    let run = send(&other, &session, "/say mine", WhenBusy::Refuse).await;
+    assert_eq!(message_text(&until_end(&mut watcher, &run).await.0), "mine");
+}
+
+#[tokio::test]
+async fn an_idle_session_of_another_process_is_deleted_and_a_busy_one_is_not() {
+    let machine = Machine::new();
+    let (owner, other) = (machine.process("owner"), machine.process("other"));
+    let session = owner.create(None, new_session()).await.unwrap();
+    let run = send(&owner, &session, "/wait 600", WhenBusy::Refuse).await;
+    assert_eq!(other.delete(&session).await.unwrap_err(), SessionRefusal::Busy { active: run.clone() });
+    let mut watcher = other.join(&session, Seq::START).await;
+    other.execute(&session, SessionCommand::Stop { run: Some(run.clone()), reason: None }).await.unwrap();
+    until_end(&mut watcher, &run).await;
+    other.delete(&session).await.unwrap();
+    assert_eq!(owner.read(&session).await.unwrap_err(), SessionRefusal::UnknownSession(session));
+}
+
+#[tokio::test]
+async fn an_owner_that_cannot_be_reached_keeps_its_session() {
+    let machine = Machine::new();
+    let (owner, other) = (machine.process("owner"), machine.process("other"));
+    let session = owner.create(None, new_session()).await.unwrap();
+    machine.processes.lock().unwrap().clear();
+    let refused = other.execute(&session, send_command("/say no", WhenBusy::Refuse)).await.unwrap_err();
+    assert!(matches!(&refused, SessionRefusal::SessionHeld { .. }), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_process_has_a_limit_of_requests_and_of_watched_sessions() {
+    let owner = Machine::new().process("owner");
+    let mut client = PeerClient::new(Arc::clone(&owner));
+    let (mut sessions, mut ticket) = (Vec::new(), 0);
+    for _ in 0..MAX_PEER_WATCHED {
+        sessions.push(owner.create(None, new_session()).await.unwrap());
+    }
+    let mut submit = |client: &mut PeerClient, request: PeerRequest| {
+        ticket += 1;
+        client.submit(Ticket(ticket), request).map(|(_, answer)| answer.unwrap_err())
+    };
+    // No session is left to watch, so the last one need not exist.
+    let extra = SessionId::parse("one too many").unwrap();
+    for (index, session) in sessions.iter().enumerate() {
+        assert_eq!(submit(&mut client, PeerRequest::Watch(session.clone())), None, "{index}");
+    }
+    let refused = submit(&mut client, PeerRequest::Unwatch(extra.clone()));
+    assert_eq!(refused, Some(SessionRefusal::TooManyRequests { limit: MAX_PEER_REQUESTS }));
+    for _ in 0..MAX_PEER_WATCHED {
+        assert!(matches!(client.next().await.unwrap(), Update::Answer(_, Ok(PeerReply::Done))));
+    }
+    assert_eq!(submit(&mut client, PeerRequest::Watch(extra)), None);
+    let Update::Answer(_, refused) = client.next().await.unwrap() else { panic!("no event came") };
+    assert_eq!(refused.unwrap_err(), SessionRefusal::TooManyWatched { limit: MAX_PEER_WATCHED });
+}

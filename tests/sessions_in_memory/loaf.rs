@@ -1,5 +1,6 @@
 //! The loaf door with sessions in memory. Preferences and keys are in memory too, and logins are not configured.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,10 +12,11 @@ use parlor_frontend::{
     Accounts, FrontendBackend, LoginOptions, LoginProgressSender, SkillFolders, find_skills,
 };
 use parlor_log::{SystemClock, TimeOrderedIds};
+use parlor_model::LocalAgent;
 use parlor_testkit::Case;
 use parlor_vocab::{
-    AgentChoice, AgentId, CompletedLogin, Credentials, LoginFailure, ModelOption, Preferences, SecretText,
-    SkillList,
+    AgentChoice, AgentId, CompletedLogin, Credentials, LoginFailure, ModelLists, ModelOption, Preferences,
+    SecretText, SkillList,
 };
 
 use super::SessionsInMemory;
@@ -65,10 +67,14 @@ impl Loaf {
                 route: String::new(),
                 setup_done: false,
             },
-            models: accounts.models().await,
+            models: accounts.models.clone(),
             credentials: Credentials::default(),
             skill_folders: accounts.skills().await.folders,
             skill_count: accounts.skills().await.skills.len(),
+            agent_commands: HashMap::from([(
+                AgentId::parse("local").expect("a short name"),
+                LocalAgent::command_names().map(str::to_owned).collect(),
+            )]),
             tools: tools.collect(),
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
@@ -94,7 +100,7 @@ impl MemoryAccounts {
 
 #[async_trait]
 impl Accounts for MemoryAccounts {
-    async fn models(&self) -> Vec<ModelOption> {
+    async fn models(&self, _lists: ModelLists) -> Vec<ModelOption> {
         self.models.clone()
     }
 

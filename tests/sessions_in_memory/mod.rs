@@ -2,6 +2,7 @@
 //! transcripts over the wire test what the program itself decides (flags, folders, which session is continued).
 
 pub(crate) mod loaf;
+pub(crate) mod peer;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use parlor_vocab::{AgentChoice, AgentId, NewSession, Seq, SessionId};
 /// Sessions in memory, and the parameters of a synaps child that uses them.
 pub(crate) struct SessionsInMemory {
     sessions: Arc<parlor_engine::Sessions>,
+    /// The log of `sessions`, as another process sees it.
+    other_process: MemoryLog,
     child: ChildParams,
 }
 
@@ -35,6 +38,9 @@ impl SessionsInMemory {
         let mut child = ChildParams {
             session: SessionId::parse("").map_err(|error| error.to_string())?,
             head: Seq::START,
+            is_new: true,
+            active: None,
+            key_prefix: "child".to_owned(),
             new_session: NewSession {
                 title: None,
                 door: "synaps".to_owned(),
@@ -45,6 +51,7 @@ impl SessionsInMemory {
             },
             default_model: configured.default.to_string(),
             models: configured.models,
+            routes: Vec::new(),
             tools: tools.iter().map(|tool| describe(&**tool)).collect(),
         };
         match case.args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
@@ -52,8 +59,10 @@ impl SessionsInMemory {
             ["--model", model] => child.new_session.choice = child.choice(model),
             other => return Err(format!("a transcript in memory cannot use {other:?}: add `#! only wire`")),
         }
+        let log = MemoryLog::new(Arc::clone(&clock) as _);
+        let other_process = log.as_other_process();
         let deps = SessionDeps {
-            log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
+            log: Arc::new(log),
             agents: configured.agents,
             media: MediaStore::open(&case.home).map_err(|error| error.to_string())?,
             tools,
@@ -61,7 +70,7 @@ impl SessionsInMemory {
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
         };
-        Ok(Self { sessions: Arc::new(parlor_engine::Sessions::new(deps)), child })
+        Ok(Self { sessions: Arc::new(parlor_engine::Sessions::new(deps)), other_process, child })
     }
 
     /// The machine and the backend of a child with a new session.

@@ -18,6 +18,7 @@ pub mod jsonrpc;
 pub mod lines;
 pub mod loaf;
 mod machine;
+pub mod peer;
 pub mod supex;
 pub mod supr;
 pub mod synaps;

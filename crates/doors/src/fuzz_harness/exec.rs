@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::LINE_BYTES;
 use super::fake_processes::{FakeProcesses, Update};
-use crate::exec::{MAX_REQUEST_ID_BYTES, method};
+use crate::exec::method;
 use crate::jsonrpc::{Envelope, RequestId};
 use crate::lines::{Line, Lines};
 use crate::{Input, Machine, Output, Ticket};
@@ -147,9 +147,6 @@ impl<
 fn expected_reply_id(frame: &[u8]) -> Option<RequestId> {
     match Envelope::decode(frame) {
         _ if frame.trim_ascii().is_empty() => None,
-        Ok(Envelope::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {
-            Some(RequestId::NONE)
-        }
         Ok(Envelope::Request { id, .. }) => Some(id),
         Ok(Envelope::Notification { method, .. }) if method == method::INITIALIZED => None,
         Ok(Envelope::Response { .. }) => None,

@@ -186,11 +186,14 @@ impl<'a> FakeFrontend<'a> {
                 RegistryReply::Session(self.command(&session, command)?)
             }
             RegistryRequest::StoreMedia(files) => RegistryReply::Stored(files.iter().map(media).collect()),
+            RegistryRequest::DiscardMedia(_) => RegistryReply::Done,
             RegistryRequest::ReadMedia { ids, .. } => {
                 RegistryReply::Contents(ids.iter().map(|_| Some(b"kept".to_vec())).collect())
             }
             RegistryRequest::Fork { .. }
             | RegistryRequest::GetOverview(_)
+            | RegistryRequest::GetTotals(_)
+            | RegistryRequest::DeleteIfUnused(_)
             | RegistryRequest::ReadFiles { .. }
             | RegistryRequest::Fetch { .. } => panic!("this door never submits {request:?}"),
         })
@@ -227,7 +230,7 @@ impl<'a> FakeFrontend<'a> {
                 Err(SessionRefusal::NotCompacted { reason: "choice".to_owned() })
             }
             SessionCommand::Rename { .. } | SessionCommand::ChooseAgent(_) => Ok(SessionReply::Done),
-            SessionCommand::ClearQueue | SessionCommand::ClearHistory => {
+            SessionCommand::ClearQueue | SessionCommand::Unqueue(_) | SessionCommand::ClearHistory => {
                 panic!("this door never submits {command:?}")
             }
         }
@@ -250,7 +253,7 @@ impl<'a> FakeFrontend<'a> {
                 };
                 FrontendReply::Files(paths.iter().map(file).collect())
             }
-            FrontendRequest::ListModels => FrontendReply::Models(super::loaf::models()),
+            FrontendRequest::ListModels(_) => FrontendReply::Models(super::loaf::models()),
             FrontendRequest::ListRoutes(_) => FrontendReply::Routes(Ok(vec!["A_b".to_owned()])),
             FrontendRequest::ListSkills => {
                 let line =

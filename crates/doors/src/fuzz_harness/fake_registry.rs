@@ -11,8 +11,8 @@ use parlor_vocab::{
     AgentChoice, AgentId, Entry, EventId, Failure, FileError, HistoryItem, Media, MediaId, Message,
     MessageId, NamedFile, NewSession, RegistryEvent, RegistryReply, RegistryRequest, Role, RunEnding,
     RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionId, SessionOverview, SessionRefusal,
-    SessionReply, SessionUpdate, StepEvent, StepId, StepKind, StopCause, StreamKind, SubagentEvent,
-    Timestamp, ToolCallId, ToolEvent, ToolUse, Usage, UserInput,
+    SessionReply, SessionTotals, SessionUpdate, StepEvent, StepId, StepKind, StopCause, StreamKind,
+    SubagentEvent, Timestamp, ToolCallId, ToolEvent, ToolUse, Usage, UserInput,
 };
 
 use super::choices::Choices;
@@ -163,6 +163,7 @@ impl<'a> FakeRegistry<'a> {
             }
             RegistryRequest::Create { .. } => RegistryReply::Created(self.new_id(SessionId::parse)),
             RegistryRequest::GetOverview(id) => RegistryReply::Overview(Box::new(self.overview(id))),
+            RegistryRequest::GetTotals(_) => RegistryReply::Totals(SessionTotals::default()),
             RegistryRequest::Session(session, command) => return self.command(session, command),
             RegistryRequest::ReadFiles { paths, .. } => {
                 RegistryReply::Files(paths.iter().map(|_| self.file()).collect())
@@ -171,11 +172,12 @@ impl<'a> FakeRegistry<'a> {
             RegistryRequest::StoreMedia(files) => {
                 RegistryReply::Stored(files.into_iter().map(|file| self.stored(file)).collect())
             }
+            RegistryRequest::DiscardMedia(_) => RegistryReply::Done,
             RegistryRequest::ReadMedia { ids, .. } => {
                 let content = |_| (self.choices.next() % 4 != 3).then(|| b"%PDF-stored".to_vec());
                 RegistryReply::Contents(ids.iter().map(content).collect())
             }
-            RegistryRequest::Release(_) => RegistryReply::Done,
+            RegistryRequest::Release(_) | RegistryRequest::DeleteIfUnused(_) => RegistryReply::Done,
             RegistryRequest::Fork { .. } | RegistryRequest::Unwatch(_) | RegistryRequest::Delete(_) => {
                 panic!("no door with this backend submits {request:?}")
             }
@@ -213,7 +215,10 @@ impl<'a> FakeRegistry<'a> {
             SessionCommand::Compact { .. } => {
                 return Err(SessionRefusal::NotCompacted { reason: "choice".to_owned() });
             }
-            SessionCommand::ClearQueue | SessionCommand::ClearHistory | SessionCommand::Rename { .. } => {
+            SessionCommand::ClearQueue
+            | SessionCommand::Unqueue(_)
+            | SessionCommand::ClearHistory
+            | SessionCommand::Rename { .. } => {
                 panic!("no door with this backend submits {command:?}")
             }
         }))
@@ -331,7 +336,8 @@ impl<'a> FakeRegistry<'a> {
     fn start(&mut self, run: RunId, parent: Option<RunId>, input: UserInput) {
         let model = (self.choices.next() % 2 == 1).then(|| "chosen".to_owned());
         let (agent, message) = (self.fixed_id(AgentId::parse), self.new_id(MessageId::parse));
-        self.record(run, RunEvent::Started { parent, agent, model, input, message });
+        let missing_agent = (self.choices.next() % 4 == 1).then(|| self.fixed_id(AgentId::parse));
+        self.record(run, RunEvent::Started { parent, agent, model, missing_agent, input, message });
     }
 
     fn record(&mut self, run: RunId, event: RunEvent) {
@@ -371,7 +377,7 @@ impl<'a> FakeRegistry<'a> {
             input: "no json".to_owned(),
             result: (choice & 2 == 2).then(|| Err(failure("no"))),
         });
-        let unfinished = HistoryItem::UnfinishedRun(RunEnding::Failed(failure("no")));
+        let unfinished = HistoryItem::UnfinishedRun { input: None, ending: RunEnding::Failed(failure("no")) };
         let mut history =
             vec![message(Role::User, media), message(Role::Assistant, Vec::new()), tool_use, unfinished];
         history.truncate(usize::from(choice >> 5));

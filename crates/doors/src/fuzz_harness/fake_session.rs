@@ -158,7 +158,12 @@ impl FakeSession {
     fn begin(&mut self, id_counter: &mut u64, id: &RunId, parent: Option<RunId>, input: UserInput) {
         let agent = AgentId::parse("a").expect("a short text");
         let message = new_id(id_counter, MessageId::parse);
-        self.record(id_counter, id, RunEvent::Started { parent, agent, model: None, input, message });
+        let (model, missing_agent) = (None, None);
+        self.record(
+            id_counter,
+            id,
+            RunEvent::Started { parent, agent, model, missing_agent, input, message },
+        );
     }
 
     fn record(&mut self, id_counter: &mut u64, run: &RunId, event: RunEvent) {

@@ -38,7 +38,10 @@ pub(super) struct Conversation<'a> {
 
 #[derive(Default)]
 struct Turn {
+    /// The text since the last assistant message.
     streamed: String,
+    /// Whether an assistant message has sent `streamed`.
+    is_sent: bool,
     ends: usize,
     /// Whether the client was told that the turn is being interrupted.
     is_interrupted: bool,
@@ -71,6 +74,7 @@ impl<'a> Conversation<'a> {
             credentials: Credentials::default(),
             skill_folders: Vec::new(),
             skill_count: 0,
+            agent_commands: HashMap::new(),
             tools: Vec::new(),
             clock: Arc::clone(&source) as _,
             ids: source,
@@ -201,9 +205,16 @@ impl<'a> Conversation<'a> {
             "session.stream.chunk" => {
                 let turn_state = self.turns.get_mut(&turn).expect("a turn that has begun");
                 assert_eq!(turn_state.ends, 0, "a turn that has ended sends no text");
+                if std::mem::take(&mut turn_state.is_sent) {
+                    turn_state.streamed.clear();
+                }
                 turn_state.streamed.push_str(payload["chunk"]["answerText"].as_str().expect("a text"));
             }
             "session.message.appended" if payload["message"]["kind"] == "assistant" => {
+                let current_turn = self.current_turns.get(&session).and_then(|turn| self.turns.get_mut(turn));
+                if let Some(turn_state) = current_turn {
+                    turn_state.is_sent = true;
+                }
                 self.last_messages.insert(session, text(&payload["message"]["text"]));
             }
             "session.tool.call.started" => {

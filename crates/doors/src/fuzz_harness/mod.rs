@@ -6,17 +6,19 @@
 //! string of bytes, one byte for each choice. After every step the harness checks the guarantees of the machine and
 //! panics if one is broken.
 //!
-//! `exec.rs`, `loaf.rs`, `supex.rs`, `supr.rs` and `synaps.rs` check the guarantees of these doors; the `fake_*.rs` files
-//! and `shared_registry.rs` are the backends.
+//! `exec.rs`, `loaf.rs`, `peer.rs`, `supex.rs`, `supr.rs` and `synaps.rs` check the guarantees of these doors; the
+//! `fake_*.rs` files and `shared_registry.rs` are the backends.
 
 mod choices;
 mod deterministic_source;
 mod exec;
 mod fake_frontend;
+mod fake_owner;
 mod fake_processes;
 mod fake_registry;
 mod fake_session;
 mod loaf;
+mod peer;
 mod shared_registry;
 mod supex;
 mod supr;
@@ -37,6 +39,8 @@ pub enum Dialect {
     Exec,
     /// The loaf door.
     Loaf,
+    /// The peer door.
+    Peer,
     /// The supex door: the bridge and then the console, with the same bytes.
     Supex,
     /// The synaps door.
@@ -54,6 +58,7 @@ pub fn play<C: AsRef<[u8]>>(dialect: Dialect, chunks: &[C], choices: &[u8]) -> V
     match dialect {
         Dialect::Exec => exec::Conversation::new(ExecMachine::default(), choices).play(chunks),
         Dialect::Loaf => loaf::Conversation::new(choices).play(chunks),
+        Dialect::Peer => peer::Conversation::new(choices).play(chunks),
         Dialect::Supex => supex::play(chunks, choices),
         Dialect::Synaps => synaps::Conversation::new(choices).play(chunks),
         Dialect::Supr => supr::Conversation::new(choices).play(chunks),

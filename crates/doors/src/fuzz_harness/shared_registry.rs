@@ -158,12 +158,15 @@ impl<'a> SharedRegistry<'a> {
                 _ => Err(FileError::TooLarge { bytes: 1 << 30 }),
             }]),
             RegistryRequest::StoreMedia(files) => RegistryReply::Stored(files.iter().map(media).collect()),
+            RegistryRequest::DiscardMedia(_) => RegistryReply::Done,
             RegistryRequest::ReadMedia { ids, .. } => {
                 let content = |_| (self.choices.next() % 4 != 3).then(|| b"kept".to_vec());
                 RegistryReply::Contents(ids.iter().map(content).collect())
             }
             RegistryRequest::Fork { .. }
             | RegistryRequest::GetOverview(_)
+            | RegistryRequest::GetTotals(_)
+            | RegistryRequest::DeleteIfUnused(_)
             | RegistryRequest::Unwatch(_)
             | RegistryRequest::Release(_)
             | RegistryRequest::Delete(_)
@@ -216,6 +219,7 @@ impl<'a> SharedRegistry<'a> {
                 Ok(reply)
             }
             SessionCommand::ClearQueue
+            | SessionCommand::Unqueue(_)
             | SessionCommand::ClearHistory
             | SessionCommand::Compact { .. }
             | SessionCommand::Rename { .. }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::LINE_BYTES;
 use crate::lines::{Line, Lines};
-use crate::supex::{BridgeMachine, HelloToken, MAX_REPLY_BYTES, ReplMachine};
+use crate::supex::{AttachInfo, BridgeMachine, HelloToken, MAX_REPLY_BYTES, ReplMachine};
 use crate::{Input, Machine, Output, Ticket};
 
 /// Plays a connection to the bridge and one to the console with the same bytes. Returns the frames that the client
@@ -21,7 +21,7 @@ pub(super) fn play<C: AsRef<[u8]>>(chunks: &[C], choices: &[u8]) -> Vec<Vec<u8>>
     // With some choices the door has a token, which the client does not know.
     let token =
         choices.first().filter(|choice| **choice > 200).and_then(|_| HelloToken::new("secret")).map(Arc::new);
-    let bridge = BridgeMachine::new(token.clone(), "one".into(), Instant::now());
+    let bridge = BridgeMachine::new(token.clone(), AttachInfo::new("one", "nonce1"), Instant::now());
     let mut received = Conversation::new(bridge, choices, true).play(chunks);
     received.extend(Conversation::new(ReplMachine::new(token), choices, false).play(chunks));
     received

@@ -4,7 +4,7 @@
 //! shows in the events. The activities of a watched session are sent once and in order, and none of a run after its last
 //! one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -39,6 +39,8 @@ pub(super) struct Conversation<'a> {
     frames: usize,
     errors: usize,
     refused: usize,
+    /// The ids of the pings that are not answered yet.
+    pings: VecDeque<Option<String>>,
     received: Vec<Vec<u8>>,
 }
 
@@ -101,6 +103,7 @@ impl<'a> Conversation<'a> {
             frames: 0,
             errors: 0,
             refused: 0,
+            pings: VecDeque::new(),
             received: Vec::new(),
         }
     }
@@ -128,6 +131,7 @@ impl<'a> Conversation<'a> {
             !self.machine.has_work_in_progress(),
             "the backend has nothing to do, but the machine has work in progress"
         );
+        assert!(self.pings.is_empty(), "no pong for {:?}", self.pings);
         let outcomes = self.errors + self.refused + self.registry.inputs + self.registry.stops;
         assert!(outcomes <= self.frames, "{outcomes} outcomes of {} frames", self.frames);
         assert!(
@@ -147,23 +151,29 @@ impl<'a> Conversation<'a> {
             Line::Whole(frame) => (ping(frame), Input::Frame(frame)),
             Line::Oversize => (None, Input::Oversize { limit: LINE_BYTES }),
         };
+        match ping {
+            Some(id) => self.pings.push_back(id),
+            None => self.frames += 1,
+        }
         self.machine.handle(self.now, input);
         let frames = self.drain();
-        match (ping, frames.as_slice()) {
-            (Some(id), [ServerFrame::Typed(pong)]) => {
-                assert!(pong.kind == "pong" && pong.id == id && pong.payload.is_empty(), "{pong:?}");
-            }
-            (Some(_), frames) => panic!("a ping has one answer, not {frames:?}"),
-            (None, frames) => {
-                self.frames += 1;
-                assert!(frames.len() <= 1, "{frames:?}");
-                frames.iter().for_each(|frame| self.on_error(frame));
-            }
-        }
+        assert!(frames.len() <= 1, "{frames:?}");
+        frames.iter().for_each(|frame| self.on_direct_answer(frame));
         for _ in 0..self.registry.choices.burst() {
             if let Some(update) = self.registry.act() {
                 self.on_backend_update(update);
             }
+        }
+    }
+
+    /// Checks a pong or an error. Pongs come in the order of the pings.
+    fn on_direct_answer(&mut self, frame: &ServerFrame) {
+        match frame {
+            ServerFrame::Typed(pong) if pong.kind == "pong" => {
+                assert_eq!(self.pings.pop_front().as_ref(), Some(&pong.id), "{pong:?}");
+                assert!(pong.payload.is_empty(), "{pong:?}");
+            }
+            ServerFrame::Typed(_) | ServerFrame::Activity(_) => self.on_error(frame),
         }
     }
 
@@ -190,7 +200,7 @@ impl<'a> Conversation<'a> {
                     match &frame {
                         ServerFrame::Activity(activity) => self.on_refusal(activity),
                         ServerFrame::Typed(typed) if typed.kind == "media.create" => self.on_media(typed),
-                        ServerFrame::Typed(_) => self.on_error(&frame),
+                        ServerFrame::Typed(_) => self.on_direct_answer(&frame),
                     }
                 }
             }

@@ -80,9 +80,13 @@ impl<'a> Conversation<'a> {
         let params = ChildParams {
             session: SessionId::parse("first").expect("a short text"),
             head: Seq(1),
+            is_new: true,
+            active: None,
+            key_prefix: "child".to_owned(),
             new_session: NewSession { title, door: "synaps".to_owned(), folder, choice, system, forked_from },
             default_model: "model \u{e4}".to_owned(),
             models: Vec::new(),
+            routes: Vec::new(),
             tools: Vec::new(),
         };
         Self {
@@ -392,7 +396,10 @@ impl<'a> Conversation<'a> {
 
 /// Whether a command waits for the answer to this request.
 fn is_waited_for(command: &RegistryRequest) -> bool {
-    !matches!(command, RegistryRequest::Watch { .. } | RegistryRequest::Release(_))
+    !matches!(
+        command,
+        RegistryRequest::Watch { .. } | RegistryRequest::Release(_) | RegistryRequest::DeleteIfUnused(_)
+    )
 }
 
 /// Whether `frame` belongs to the end of a turn.

@@ -1,0 +1,524 @@
+//! The written form of the types in [`parlor_vocab`] that frames carry.
+//!
+//! Each `…Form` describes a type of `parlor_vocab` to serde; names are in snake case. Members that a reader does not know
+//! are ignored, and optional ones may be missing, so that a later version can add some.
+
+use parlor_vocab::{
+    AgentChoice, AgentId, ClosingPart, Media, MediaId, Message, MessageId, QueuedInput, Reasoning, Role,
+    RunId, Sender, SessionCommand, SessionId, SessionRefusal, SessionReply, StepId, StreamKind, ToolCallId,
+    UserInput, WhenBusy,
+};
+use serde::{Deserialize, Serialize};
+
+/// A [`SessionCommand`] on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WireCommand(#[serde(with = "CommandForm")] pub SessionCommand);
+
+/// A [`SessionReply`] on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WireReply(#[serde(with = "ReplyForm")] pub SessionReply);
+
+/// A [`SessionRefusal`] on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WireRefusal(#[serde(with = "RefusalForm")] pub SessionRefusal);
+
+/// A [`StreamKind`] on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PeerStream(#[serde(with = "StreamForm")] pub StreamKind);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "SessionCommand", rename_all = "snake_case")]
+enum CommandForm {
+    Send {
+        #[serde(with = "InputForm")]
+        input: UserInput,
+        #[serde(with = "WhenBusyForm")]
+        when_busy: WhenBusy,
+    },
+    Stop {
+        #[serde(with = "optional_id", default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    ClearQueue,
+    Unqueue(#[serde(with = "id")] RunId),
+    ClearHistory,
+    Compact {
+        keep: usize,
+    },
+    Rename {
+        title: String,
+    },
+    ChooseAgent(#[serde(with = "ChoiceForm")] AgentChoice),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "WhenBusy", rename_all = "snake_case")]
+enum WhenBusyForm {
+    Refuse,
+    Enqueue,
+    Steer,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "UserInput")]
+struct InputForm {
+    text: String,
+    #[serde(with = "media_list", default, skip_serializing_if = "Vec::is_empty")]
+    media: Vec<Media>,
+    #[serde(with = "ChoiceForm", default)]
+    choice: AgentChoice,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    #[serde(with = "optional_sender", default, skip_serializing_if = "Option::is_none")]
+    by: Option<Sender>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Sender")]
+struct SenderForm {
+    door: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "AgentChoice")]
+struct ChoiceForm {
+    #[serde(with = "optional_id", default, skip_serializing_if = "Option::is_none")]
+    agent: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(with = "optional_reasoning", default, skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Reasoning", rename_all = "snake_case")]
+enum ReasoningForm {
+    Off,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+    Adaptive,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Media")]
+struct MediaForm {
+    #[serde(with = "id")]
+    id: MediaId,
+    name: String,
+    mime: String,
+    size: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "SessionReply", rename_all = "snake_case")]
+enum ReplyForm {
+    Started(#[serde(with = "id")] RunId),
+    Queued {
+        #[serde(with = "id")]
+        run: RunId,
+        waiting: usize,
+    },
+    Steered(#[serde(with = "id")] RunId),
+    Stopping(#[serde(with = "id")] RunId),
+    Unqueued(#[serde(with = "input_list")] Vec<QueuedInput>),
+    Compacted(#[serde(with = "MessageForm")] Message),
+    Done,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "QueuedInput")]
+struct QueuedInputForm {
+    #[serde(with = "id")]
+    run: RunId,
+    #[serde(with = "InputForm")]
+    input: UserInput,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Message")]
+struct MessageForm {
+    #[serde(with = "id")]
+    id: MessageId,
+    #[serde(with = "RoleForm")]
+    role: Role,
+    text: String,
+    #[serde(with = "media_list", default, skip_serializing_if = "Vec::is_empty")]
+    media: Vec<Media>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Role", rename_all = "snake_case")]
+enum RoleForm {
+    User,
+    Assistant,
+    System,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "StreamKind", rename_all = "snake_case")]
+enum StreamForm {
+    Message(#[serde(with = "id")] MessageId),
+    Reasoning(#[serde(with = "id")] StepId),
+    ToolOutput(#[serde(with = "id")] ToolCallId),
+    ToolInput {
+        #[serde(with = "id")]
+        call: ToolCallId,
+        tool: String,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "SessionRefusal", rename_all = "snake_case")]
+enum RefusalForm {
+    UnknownSession(#[serde(with = "id")] SessionId),
+    SessionExists(#[serde(with = "id")] SessionId),
+    SessionHeld {
+        #[serde(with = "id")]
+        session: SessionId,
+        holder: String,
+    },
+    TooManySessions {
+        limit: usize,
+    },
+    Busy {
+        #[serde(with = "id")]
+        active: RunId,
+    },
+    QueueFull {
+        limit: usize,
+    },
+    NoActiveRun,
+    WrongRun {
+        #[serde(with = "id")]
+        asked: RunId,
+        #[serde(with = "id")]
+        active: RunId,
+    },
+    TooManyRuns {
+        limit: usize,
+    },
+    Compacting,
+    BackgroundProcesses,
+    NotCompacted {
+        reason: String,
+    },
+    UnknownMessage(#[serde(with = "id")] MessageId),
+    UnknownAgent(#[serde(with = "id")] AgentId),
+    TooManyRequests {
+        limit: usize,
+    },
+    Closing {
+        #[serde(with = "ClosingForm")]
+        part: ClosingPart,
+    },
+    TooManyWatched {
+        limit: usize,
+    },
+    MediaUnavailable {
+        reason: String,
+    },
+    LogUnavailable {
+        reason: String,
+    },
+    Internal,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ClosingPart", rename_all = "snake_case")]
+enum ClosingForm {
+    Connection,
+    Session(#[serde(with = "id")] SessionId),
+    Program,
+}
+
+/// Ids as text.
+pub(super) mod id {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use parlor_vocab::IdError;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(in crate::peer) fn serialize<T: Display, S: Serializer>(
+        id: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(id)
+    }
+
+    pub(in crate::peer) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err = IdError>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Ids that may be missing.
+mod optional_id {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use parlor_vocab::IdError;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<T, S>(id: &Option<T>, serializer: S) -> Result<S::Ok, S::Error>
+    where
+        T: Display,
+        S: Serializer,
+    {
+        id.as_ref().map(ToString::to_string).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err = IdError>,
+        D: Deserializer<'de>,
+    {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
+}
+
+/// Defines a module that reads and writes a list by the form of its items.
+macro_rules! list {
+    ($(#[$doc:meta])* $module:ident, $item:ident, $form:literal) => {
+        $(#[$doc])*
+        mod $module {
+            use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+            use super::*;
+
+            #[derive(Serialize)]
+            struct Borrowed<'a>(#[serde(with = $form)] &'a $item);
+
+            #[derive(Deserialize)]
+            struct Owned(#[serde(with = $form)] $item);
+
+            pub(super) fn serialize<S: Serializer>(
+                items: &[$item],
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
+                items.iter().map(Borrowed).collect::<Vec<_>>().serialize(serializer)
+            }
+
+            pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<Vec<$item>, D::Error> {
+                let items = Vec::<Owned>::deserialize(deserializer)?;
+                Ok(items.into_iter().map(|Owned(item)| item).collect())
+            }
+        }
+    };
+}
+
+list!(
+    /// Attached files.
+    media_list, Media, "MediaForm"
+);
+
+list!(
+    /// Inputs that wait.
+    input_list, QueuedInput, "QueuedInputForm"
+);
+
+/// A module that reads and writes a value that may be missing, in the form of the value.
+macro_rules! optional {
+    ($(#[$doc:meta])* $module:ident, $item:ident, $form:literal) => {
+        $(#[$doc])*
+        mod $module {
+            use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+            use super::*;
+
+            #[derive(Serialize)]
+            struct Borrowed<'a>(#[serde(with = $form)] &'a $item);
+
+            #[derive(Deserialize)]
+            struct Owned(#[serde(with = $form)] $item);
+
+            pub(super) fn serialize<S: Serializer>(
+                item: &Option<$item>,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
+                item.as_ref().map(Borrowed).serialize(serializer)
+            }
+
+            pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<Option<$item>, D::Error> {
+                Ok(Option::<Owned>::deserialize(deserializer)?.map(|Owned(item)| item))
+            }
+        }
+    };
+}
+
+optional!(
+    /// A reasoning effort that may be missing.
+    optional_reasoning, Reasoning, "ReasoningForm"
+);
+
+optional!(
+    /// The sender of an input, if it is known.
+    optional_sender, Sender, "SenderForm"
+);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn round_trip<T: Serialize + for<'de> Deserialize<'de>>(value: &T) -> T {
+        serde_json::from_str(&serde_json::to_string(value).unwrap()).unwrap()
+    }
+
+    fn any_id<T: std::str::FromStr<Err: std::fmt::Debug> + std::fmt::Debug>() -> impl Strategy<Value = T> {
+        ".{0,20}".prop_map(|text| text.parse().unwrap())
+    }
+
+    fn any_reasoning() -> impl Strategy<Value = Reasoning> {
+        use Reasoning::{Adaptive, High, Low, Medium, Off, Xhigh};
+        prop::sample::select(vec![Off, Low, Medium, High, Xhigh, Adaptive])
+    }
+
+    fn any_choice() -> impl Strategy<Value = AgentChoice> {
+        let parts = (prop::option::of(any_id()), any::<Option<String>>(), prop::option::of(any_reasoning()));
+        parts.prop_map(|(agent, model, reasoning)| AgentChoice { agent, model, reasoning })
+    }
+
+    fn any_media() -> impl Strategy<Value = Vec<Media>> {
+        let media = (any_id(), any::<String>(), any::<String>(), any::<u64>())
+            .prop_map(|(id, name, mime, size)| Media { id, name, mime, size });
+        prop::collection::vec(media, 0..3)
+    }
+
+    fn any_input() -> impl Strategy<Value = UserInput> {
+        let by =
+            (any::<String>(), any::<Option<String>>()).prop_map(|(door, client)| Sender { door, client });
+        let (key, traceparent) = (any::<Option<String>>(), any::<Option<String>>());
+        let parts = (any::<String>(), any_media(), any_choice(), key, traceparent, prop::option::of(by));
+        parts.prop_map(|(text, media, choice, key, traceparent, by)| UserInput {
+            text,
+            media,
+            choice,
+            key,
+            traceparent,
+            by,
+        })
+    }
+
+    fn any_command() -> impl Strategy<Value = SessionCommand> {
+        let when_busy = prop::sample::select(vec![WhenBusy::Refuse, WhenBusy::Enqueue, WhenBusy::Steer]);
+        prop_oneof![
+            (any_input(), when_busy).prop_map(|(input, when_busy)| SessionCommand::Send { input, when_busy }),
+            (prop::option::of(any_id()), any::<Option<String>>())
+                .prop_map(|(run, reason)| SessionCommand::Stop { run, reason }),
+            Just(SessionCommand::ClearQueue),
+            any_id().prop_map(SessionCommand::Unqueue),
+            Just(SessionCommand::ClearHistory),
+            any::<usize>().prop_map(|keep| SessionCommand::Compact { keep }),
+            any::<String>().prop_map(|title| SessionCommand::Rename { title }),
+            any_choice().prop_map(SessionCommand::ChooseAgent),
+        ]
+    }
+
+    fn any_reply() -> impl Strategy<Value = SessionReply> {
+        let role = prop::sample::select(vec![Role::User, Role::Assistant, Role::System]);
+        let message = (any_id(), role, any::<String>(), any_media())
+            .prop_map(|(id, role, text, media)| Message { id, role, text, media });
+        let queued = (any_id(), any_input()).prop_map(|(run, input)| QueuedInput { run, input });
+        prop_oneof![
+            any_id().prop_map(SessionReply::Started),
+            (any_id(), any::<usize>()).prop_map(|(run, waiting)| SessionReply::Queued { run, waiting }),
+            any_id().prop_map(SessionReply::Steered),
+            any_id().prop_map(SessionReply::Stopping),
+            prop::collection::vec(queued, 0..3).prop_map(SessionReply::Unqueued),
+            message.prop_map(SessionReply::Compacted),
+            Just(SessionReply::Done),
+        ]
+    }
+
+    /// One refusal of each kind, with these values.
+    fn all_refusals(session: SessionId, run: RunId, reason: String, limit: usize) -> Vec<SessionRefusal> {
+        use SessionRefusal as R;
+        let message = MessageId::parse(run.as_str()).unwrap();
+        let agent = AgentId::parse(run.as_str()).unwrap();
+        let parts = [ClosingPart::Connection, ClosingPart::Session(session.clone()), ClosingPart::Program];
+        let mut all = vec![
+            R::UnknownSession(session.clone()),
+            R::SessionExists(session.clone()),
+            R::SessionHeld { session, holder: reason.clone() },
+            R::TooManySessions { limit },
+            R::Busy { active: run.clone() },
+            R::QueueFull { limit },
+            R::NoActiveRun,
+            R::WrongRun { asked: run.clone(), active: run },
+            R::TooManyRuns { limit },
+            R::Compacting,
+            R::BackgroundProcesses,
+            R::NotCompacted { reason: reason.clone() },
+            R::UnknownMessage(message),
+            R::UnknownAgent(agent),
+            R::TooManyRequests { limit },
+            R::TooManyWatched { limit },
+            R::MediaUnavailable { reason: reason.clone() },
+            R::LogUnavailable { reason },
+            R::Internal,
+        ];
+        all.extend(parts.map(|part| R::Closing { part }));
+        all
+    }
+
+    fn any_stream() -> impl Strategy<Value = StreamKind> {
+        prop_oneof![
+            any_id().prop_map(StreamKind::Message),
+            any_id().prop_map(StreamKind::Reasoning),
+            any_id().prop_map(StreamKind::ToolOutput),
+            (any_id(), any::<String>()).prop_map(|(call, tool)| StreamKind::ToolInput { call, tool }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn commands_replies_and_streams_are_read_as_they_were_written(
+            command in any_command(), reply in any_reply(), stream in any_stream(),
+        ) {
+            prop_assert_eq!(round_trip(&WireCommand(command.clone())).0, command);
+            prop_assert_eq!(round_trip(&WireReply(reply.clone())).0, reply);
+            prop_assert_eq!(round_trip(&PeerStream(stream.clone())).0, stream);
+        }
+
+        #[test]
+        fn refusals_are_read_as_they_were_written(
+            session in any_id(), run in any_id(), reason in any::<String>(), limit in any::<usize>(),
+        ) {
+            for refusal in all_refusals(session, run, reason, limit) {
+                prop_assert_eq!(round_trip(&WireRefusal(refusal.clone())).0, refusal);
+            }
+        }
+    }
+
+    #[test]
+    fn members_of_a_later_version_are_ignored_and_optional_ones_may_be_missing() {
+        let command = r#"{"send":{"input":{"text":"hi","later":1},"when_busy":"refuse","later":2}}"#;
+        let WireCommand(command) = serde_json::from_str(command).unwrap();
+        let input = UserInput { text: "hi".to_owned(), ..UserInput::default() };
+        assert_eq!(command, SessionCommand::Send { input, when_busy: WhenBusy::Refuse });
+    }
+}

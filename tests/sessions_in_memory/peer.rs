@@ -1,0 +1,20 @@
+//! The peer door with sessions in memory.
+
+use std::time::Instant;
+
+use parlor_doors::peer::PeerMachine;
+use parlor_engine::PeerClient;
+
+use super::SessionsInMemory;
+use crate::peer_sessions::create_sessions;
+
+impl SessionsInMemory {
+    /// The machine and the backend of a connection from another process.
+    pub(crate) async fn peer(self) -> (PeerMachine, PeerClient) {
+        let folder = &self.child.new_session.folder;
+        // The other process has its session open until the test ends.
+        std::mem::forget(create_sessions(&self.other_process, folder).await);
+        let machine = PeerMachine::new(Instant::now(), env!("CARGO_PKG_VERSION"), std::process::id());
+        (machine, PeerClient::new(self.sessions))
+    }
+}

@@ -96,3 +96,17 @@ async fn a_killed_server_is_reported_as_an_error() {
     let later = client.start_process(shell("p", "exit 0")).await.unwrap_err();
     assert!(matches!(later, ExecServerError::Closed { .. }), "{later}");
 }
+
+#[tokio::test]
+async fn its_processes_are_not_shared_in_a_state_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = ExecServerLaunchCommand::new("/usr/bin/env");
+    server.args = vec![
+        format!("PARLOR_HOME={}", home.path().display()),
+        env!("CARGO_BIN_EXE_codex-exec-server").to_owned(),
+    ];
+    let client = ExecServerClient::spawn(server).await.expect("the server starts");
+    let mut process = client.start_process(shell("p", "echo up; cat").tty()).await.unwrap();
+    read_until(&mut process, "up\r\n").await;
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+}

@@ -13,7 +13,7 @@ pub(super) enum FrameError {
     #[error("failed to parse JSON-RPC message from exec-server stdio: {0}")]
     NotAMessage(String),
     /// The request's id is longer than [`MAX_REQUEST_ID_BYTES`].
-    #[error("an id of {bytes} bytes is longer than the limit of {MAX_REQUEST_ID_BYTES}")]
+    #[error("the request id has {bytes} bytes, and the limit is {MAX_REQUEST_ID_BYTES}; use shorter ids")]
     IdTooLong {
         /// The length of the id.
         bytes: usize,

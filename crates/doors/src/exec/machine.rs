@@ -87,7 +87,9 @@ impl ExecMachine {
         }
         match Envelope::decode(frame) {
             Ok(Envelope::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {
-                self.send_error(&FrameError::IdTooLong { bytes: id.len() });
+                let error = FrameError::IdTooLong { bytes: id.len() };
+                // Under its own id, however long: a client waits for that one.
+                self.send(jsonrpc::error(&RequestId::Text(id), &code::frame_error(&error)));
             }
             Ok(Envelope::Request { id, method, params }) => {
                 if let Err(error) =

@@ -8,12 +8,15 @@
 mod aimock;
 mod client;
 mod client_expectations;
+#[path = "../kept_text.rs"]
+mod kept_text;
 mod limits;
 mod login;
 mod many_sessions;
 mod model_and_script;
 mod openrouter_providers;
 mod random_input;
+mod replay;
 mod server;
 mod sessions;
 mod shutdown;

@@ -27,8 +27,8 @@ struct Ledger {
     ended: HashMap<String, usize>,
     /// The streamed text of each running turn.
     streamed: HashMap<String, String>,
-    /// The last assistant message of each session.
-    last_answers: HashMap<String, String>,
+    /// The assistant messages of each session since its last turn ended, as one text.
+    answers: HashMap<String, String>,
 }
 
 impl Ledger {
@@ -51,16 +51,18 @@ impl Ledger {
                 self.streamed.entry(text(&payload["turn_id"])).or_default().push_str(&piece);
             }
             "session.message.appended" if payload["message"]["kind"] == "assistant" => {
-                self.last_answers.insert(text(&payload["session_id"]), text(&payload["message"]["text"]));
+                let answer = text(&payload["message"]["text"]);
+                self.answers.entry(text(&payload["session_id"])).or_default().push_str(&answer);
             }
             "session.completed" => {
                 let streamed = self.streamed.remove(&text(&payload["turn_id"])).unwrap_or_default();
-                assert_eq!(self.last_answers[&text(&payload["session_id"])], streamed);
+                assert_eq!(self.answers[&text(&payload["session_id"])], streamed);
             }
             _ => {}
         }
         if matches!(kind.as_str(), "session.completed" | "session.interrupted" | "session.error") {
             assert_ne!(kind, "session.error", "{line}");
+            self.answers.remove(&text(&payload["session_id"]));
             *self.ended.entry(text(&payload["turn_id"])).or_default() += 1;
         }
     }

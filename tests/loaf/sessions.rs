@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::server::{Home, appended, event_types, is_ready, text};
+use crate::server::{Home, appended, event_types, is_ready, text, within_timeout};
 
 #[tokio::test]
 async fn a_chat_is_found_by_an_id_prefix_unless_two_chats_share_it() {
@@ -81,8 +81,22 @@ async fn an_interrupt_right_after_its_prompt_interrupts_the_turn_once() {
 }
 
 #[tokio::test]
-async fn a_chat_that_another_server_has_open_can_be_read_but_not_continued() {
+async fn a_chat_that_another_server_has_open_is_continued_there() {
     let home = Home::new();
+    let mut first = home.server().await;
+    let session = first.session().await;
+    first.turn(&session, "/say mine").await;
+    let mut second = home.server().await;
+    let other = second.session().await;
+    let resume = json!({"session_id": other, "raw_command": "/history last"});
+    assert!(second.call("command.execute", resume).await["output"]["resumed"].is_string());
+    let events = second.turn(&other, "/say yours").await;
+    assert_eq!(appended(&events, "assistant"), ["yours"]);
+}
+
+#[tokio::test]
+async fn a_chat_that_another_server_has_open_can_be_read_but_not_continued_if_the_settings_say_so() {
+    let home = Home::with("[sessions]\njoin = false\n");
     let mut first = home.server().await;
     let session = first.session().await;
     first.turn(&session, "/say mine").await;
@@ -139,4 +153,53 @@ async fn a_key_is_stored_for_its_owner_alone_and_is_in_no_frame() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let mut server = home.server().await;
     assert_eq!(server.call("auth.status", json!({})).await["has_openrouter_key"], true);
+}
+
+#[tokio::test]
+async fn an_interrupted_command_shows_the_output_that_it_had() {
+    let home = Home::new();
+    let mut server = home.server().await;
+    let session = server.session().await;
+    server.send(&session, "!echo half; touch written; sleep 600").await;
+    server.event("session.tool.call.started").await;
+    within_timeout("the output", async {
+        while !home.folder().join("written").exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let say = json!({"session_id": session, "raw_command": "/say now"});
+    let busy = server.call_error("command.execute", say).await;
+    assert_eq!(busy["data"]["reason"], "session_busy");
+    server.call("session.interrupt", json!({"session_id": session})).await;
+    let completed = server.event("session.tool.call.completed").await;
+    let executed = &completed["data"]["executed"];
+    assert_eq!(
+        (&executed["ok"], &executed["result"]["aborted"]),
+        (&json!(false), &json!(true)),
+        "{executed}"
+    );
+    assert_eq!(executed["result"]["stdout"], "half\n", "{executed}");
+    assert_eq!(executed["error"], "process aborted (no exit code)");
+}
+
+#[tokio::test]
+async fn the_title_of_a_chat_is_its_latest_prompt_until_somebody_gives_it_one() {
+    let home = Home::new();
+    let mut server = home.server().await;
+    let session = server.session().await;
+    let long = format!("/say {}\n  end", "x".repeat(100));
+    let cut = format!("/say {}...", "x".repeat(72));
+    for (prompt, title) in
+        [("/say first", "/say first"), ("/say  second\nline", "/say second line"), (&long, &cut)]
+    {
+        server.turn(&session, prompt).await;
+        let chats = server.call("history.list", json!({})).await;
+        assert_eq!(chats["sessions"][0]["title"], title);
+    }
+    server.call("session.rename", json!({"session_id": session, "title": "Mine"})).await;
+    server.turn(&session, "/say third").await;
+    let chats = server.call("history.list", json!({})).await;
+    assert_eq!(chats["sessions"][0]["title"], "Mine");
+    assert_eq!(server.call("history.get", json!({"last": true})).await["title"], "Mine");
 }

@@ -3,7 +3,8 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::server::{Home, Server, signal, text};
+use crate::kept_text::kept_text;
+use crate::server::{Home, Server, is_ready, signal, text, within_timeout};
 
 /// A server with a turn that would take ten minutes, its session and the turn's id.
 async fn server_with_long_turn(home: &Home) -> (Server, String, String) {
@@ -140,4 +141,43 @@ async fn accepted_turns_are_in_the_history_after_the_server_was_killed() {
     }
     saved.sort();
     assert_eq!(saved, prompts);
+}
+
+#[tokio::test]
+async fn the_text_of_an_unfinished_message_survives_kill_9_and_is_shown_once() {
+    let home = Home::new();
+    let mut server = home.server().await;
+    let session = server.session().await;
+    server.send(&session, "/wait 300").await;
+    server.event("session.stream.chunk").await;
+    let state = server.call("session.get", json!({"session_id": session})).await;
+    let chat = text(&state["activeSessionId"]);
+    let kept = within_timeout("kept text", kept_text(&home.state(), &chat)).await;
+    signal(server.pid(), Signal::KILL);
+    server.wait_for_exit().await;
+
+    let mut server = home.server().await;
+    // Before anybody has opened the chat again.
+    let saved = server.call("history.get", json!({"id": chat})).await;
+    assert_eq!(saved["messages"].as_array().unwrap().len(), 2, "{saved}");
+    let partial = text(&saved["messages"][1]["text"]);
+    assert!(saved["messages"][1]["role"] == "assistant" && partial.starts_with(&kept), "{saved}");
+    let session = server.session().await;
+    let resume = json!({"session_id": session, "raw_command": format!("/history {chat}")});
+    server.call("command.execute", resume).await;
+    server.send(&session, "/say on").await;
+    let events = server.events(&session, is_ready).await;
+    let chunks = events.iter().filter(|event| event["type"] == "session.stream.chunk");
+    let streamed: String = chunks.map(|event| text(&event["payload"]["chunk"]["answerText"])).collect();
+    assert_eq!(streamed, "on", "the old text is not streamed again");
+    let state = server.call("session.get", json!({"session_id": session})).await;
+    let shown: Vec<String> =
+        state["messages"].as_array().unwrap().iter().map(|message| text(&message["text"])).collect();
+    assert_eq!(shown, ["/wait 300", &partial, "/say on", "on"]);
+    // The next server reads what this one recorded.
+    drop(server);
+    let saved = home.server().await.call("history.get", json!({"id": chat})).await;
+    let texts: Vec<String> =
+        saved["messages"].as_array().unwrap().iter().map(|message| text(&message["text"])).collect();
+    assert_eq!(texts, shown);
 }

@@ -198,8 +198,11 @@ impl LoafMachine {
         params: Option<&RawValue>,
     ) -> Result<(), FrameError> {
         let key = Params::required("auth.set.exa_key", params)?.text("api_key")?;
-        let is_skipped = key.eq_ignore_ascii_case(SKIP);
-        self.set_key(reply_to, "exa", Some(key).filter(|_| !is_skipped), Service::Exa { is_skipped });
+        // A client tells its user that the search is available if this succeeds, whatever the result says.
+        if !key.eq_ignore_ascii_case(SKIP) {
+            return Err(code::no_search_tool());
+        }
+        self.set_key(reply_to, "exa", None, Service::Exa);
         Ok(())
     }
 
@@ -220,12 +223,10 @@ impl LoafMachine {
         };
         let (name, reason) = match service {
             Service::OpenRouter => ("openrouter", "openrouter_key_updated"),
-            Service::Exa { is_skipped: false } => ("exa", "exa_key_updated"),
-            Service::Exa { is_skipped: true } => ("exa", "exa_key_skipped"),
+            Service::Exa => ("exa", "exa_key_skipped"),
         };
         self.state.credentials.keys.retain(|known| known != name);
-        let is_set = service != Service::Exa { is_skipped: true };
-        if is_set {
+        if service != Service::Exa {
             self.state.credentials.keys.push(name.to_owned());
         }
         self.send_state_changed(reason, None);
@@ -235,7 +236,7 @@ impl LoafMachine {
                 // The configured models; the server does not query OpenRouter's catalogue.
                 json!({"configured": true, "model_count": models, "source": "fallback"})
             }
-            Service::Exa { is_skipped } => json!({"configured": is_set, "skipped": is_skipped}),
+            Service::Exa => json!({"configured": false, "skipped": true}),
         };
         self.out.send_result(reply_to, result);
     }

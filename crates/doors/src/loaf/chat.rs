@@ -1,8 +1,9 @@
-//! One session of this protocol: its messages, its history for models, its queue of prompts, and its current work.
+//! One session of this protocol: its messages, its history for models, its queue of prompts, its current work, and the
+//! events `session.status` and `session.message.appended`.
 
 use std::collections::VecDeque;
 
-use parlor_vocab::{AgentChoice, Seq, SessionId, Timestamp};
+use parlor_vocab::{AgentChoice, RunId, Seq, SessionId, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::estimate::{self, Estimate};
@@ -162,6 +163,8 @@ pub(super) struct Chat {
     pub(super) saved_session: Option<SessionId>,
     /// The last entry of that session's log that the machine has handled.
     pub(super) last_seq: Seq,
+    /// The last run of another client whose messages were shown.
+    pub(super) other_run: Option<RunId>,
     /// The choice of agent and model that the engine has for that session.
     pub(super) agent_choice: Option<AgentChoice>,
     /// The title that `session.rename` set.
@@ -182,6 +185,7 @@ impl Chat {
             provider: None,
             saved_session: None,
             last_seq: Seq::START,
+            other_run: None,
             agent_choice: None,
             title: None,
             work: Work::Idle,

@@ -167,6 +167,15 @@ pub(super) fn unknown_model(provider: &str, model: &str) -> FrameError {
     failed("unknown_model", format!("unknown model for provider {provider}: {}", quote_of(model)))
 }
 
+/// The line in a resumed chat whose model does not exist any more.
+pub(super) fn model_replaced(missing: &str, other: &str) -> String {
+    format!(
+        "the model {} of this chat is no longer configured; {} answers. /model changes this.",
+        quote_of(missing),
+        quote_of(other)
+    )
+}
+
 pub(super) fn compression_without_session() -> FrameError {
     failed("session_required", "session_id is required when compress_immediately is true")
 }
@@ -201,6 +210,14 @@ pub(super) fn no_chat(id: &str) -> FrameError {
 
 pub(super) fn busy_for_resume() -> FrameError {
     failed("session_busy", "session is busy; interrupt it before another chat is resumed in it")
+}
+
+/// The key of a search service is of no use here.
+pub(super) fn no_search_tool() -> FrameError {
+    failed(
+        "no_search_tool",
+        "the exa api key was not stored: this server has no search_web tool. send 'skip' to go on",
+    )
 }
 
 pub(super) fn no_model_to_compress() -> FrameError {
@@ -370,6 +387,9 @@ pub(super) fn compressed(before: u64, after: u64) -> String {
     format!("context compression complete: {} -> {} est. tokens.", grouped(before), grouped(after))
 }
 
+/// The system message for a prompt that another client took out of the session's queue.
+pub(super) const UNQUEUED: &str = "the prompt was removed from the queue before it was answered.";
+
 /// The system message after `/forgeteverything`.
 pub(super) const FORGOTTEN: &str = "everything was forgotten: keys, logins and choices. saved chats stay.";
 
@@ -380,6 +400,14 @@ pub(super) const NO_TEXT: &str = "(No response text returned)";
 pub(super) fn unknown_tool(tool: &str) -> String {
     format!("unknown tool: {}", quote_of(tool))
 }
+
+/// The error of a command that ended with another exit code than 0.
+pub(super) fn command_failed(exit_code: i32) -> String {
+    format!("process failed (exit code {exit_code})")
+}
+
+/// The error of a command that a signal ended.
+pub(super) const COMMAND_KILLED: &str = "process failed (no exit code)";
 
 /// The error of a stopped tool.
 pub(super) const TOOL_ABORTED: &str = "process aborted (no exit code)";

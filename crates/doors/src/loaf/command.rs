@@ -4,7 +4,8 @@ use parlor_vocab::{FrontendReply, FrontendRequest, SessionRefusal};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::chat::{Kind, SummaryTrigger, Work};
+use super::MAX_TURNS;
+use super::chat::{Kind, Prompt, SummaryTrigger, Work};
 use super::code::{self, FrameError};
 use super::history::DEFAULT_PAGE;
 use super::machine::{LoafMachine, answer_error};
@@ -74,8 +75,33 @@ impl LoafMachine {
                 self.out.send_result(reply_to, json!({"shutting_down": true}));
                 self.out.close();
             }
+            other if self.state.agent_has_command(other) => {
+                return self.start_agent_command(&reply_to.id, &id, command);
+            }
             other => self.out.send_result(reply_to, json!({"error": format!("unknown command: {other}")})),
         }
+        Ok(())
+    }
+
+    /// Starts a turn with a command of the selected agent. The answer has no `output`, because clients print it.
+    fn start_agent_command(
+        &mut self,
+        reply_to: &str,
+        session: &str,
+        command: String,
+    ) -> Result<(), FrameError> {
+        let active_turns = self.active_turns();
+        let (turn, at) = (self.out.new_id(), self.out.now());
+        if self.chat(session)?.is_pending() {
+            return Err(code::busy());
+        }
+        if active_turns >= MAX_TURNS {
+            return Err(code::too_many_turns());
+        }
+        let prompt = Prompt { turn: turn.clone(), text: command, images: Vec::new(), at };
+        self.start_turn(session, prompt, None);
+        let reply_to = ReplyTo { id: reply_to.into(), is_command_output: false };
+        self.out.send_result(&reply_to, json!({"handled": true, "turn_id": turn}));
         Ok(())
     }
 
@@ -105,6 +131,8 @@ impl LoafMachine {
             Work::Turn(turn) if matches!(turn.stop_reason, Some(StopReason::Summary(_))) => {
                 return Err(code::already_compressing());
             }
+            // It is not this client's to stop for a summary.
+            Work::Turn(turn) if turn.is_of_other_client => return Err(code::busy()),
             Work::Turn(_) => self.stop_turn(session, StopReason::Summary(reply_to.clone())),
         }
         Ok(())

@@ -71,6 +71,8 @@ impl LoafMachine {
     pub(super) fn on_answer(&mut self, pending: Pending, answer: Result<FrontendReply, SessionRefusal>) {
         match pending {
             Pending::Ignored => {}
+            Pending::IdleWatch(session) => self.on_idle_watch(&session, &answer),
+            Pending::ClosingCheck(chat) => self.on_closing_check(&chat, &answer),
             Pending::Turn(turn_key, step) => self.on_turn_step(&turn_key, step, answer),
             Pending::Steer(reply_to, turn_key) => self.on_steered(&reply_to, &turn_key, answer),
             Pending::Summary(turn_key) => self.on_summary(&turn_key, answer),

@@ -117,6 +117,7 @@ impl LoafMachine {
         if let Some(saved) =
             saved.filter(|saved| !self.orphans.contains_key(saved) && !is_used_by_others(saved))
         {
+            self.take_idle_watch(&saved);
             // Other clients may open it now.
             self.out.submit(FrontendRequest::Registry(RegistryRequest::Release(saved)), Pending::Ignored);
         }

@@ -9,7 +9,7 @@ use parlor_vocab::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::chat::ModelMessage;
+use super::chat::{Kind, ModelMessage};
 use super::code::{self, FrameError};
 use super::image::Image;
 use super::machine::{LoafMachine, answer_error, registry_reply};
@@ -20,6 +20,9 @@ use crate::history::media_ids;
 
 /// The number of chats in a list if the client gives no limit.
 pub(super) const DEFAULT_PAGE: usize = 100;
+
+/// The most characters of a title.
+const TITLE_CHARS: usize = 80;
 
 /// The title of a chat without a title.
 const UNTITLED: &str = "untitled chat";
@@ -71,7 +74,7 @@ impl LoafMachine {
         let (model, provider, level) = self.state.describe_choice(&chat.choice);
         let mut summary = json!({
             "id": chat.id.as_str(),
-            "title": chat.title.as_deref().unwrap_or(UNTITLED),
+            "title": title_of(chat),
             "provider": provider,
             "model": model,
             "thinkingLevel": level,
@@ -203,7 +206,15 @@ impl LoafMachine {
         saved_chat: &SavedChat,
         messages: Vec<ModelMessage>,
     ) {
-        let (model, provider, level) = self.state.describe_choice(&saved_chat.overview.choice);
+        let choice = &saved_chat.overview.choice;
+        let (mut model, mut provider, level) = self.state.describe_choice(choice);
+        let mut notice = None;
+        if let (None, Some(other)) = (self.state.model_of(choice), self.state.replacement(choice)) {
+            let agent = choice.agent.as_ref().map(ToString::to_string);
+            let missing = choice.model.clone().or(agent).unwrap_or_default();
+            notice = Some(code::model_replaced(&missing, &other.id));
+            (model, provider) = (other.id.clone(), other.provider.clone());
+        }
         let now = self.out.now();
         let Some(chat) = self.chats.get_mut(session) else {
             return self.out.send_error(&reply_to.id, &code::unknown_session(session));
@@ -211,12 +222,20 @@ impl LoafMachine {
         if chat.is_pending() {
             return self.out.send_error(&reply_to.id, &code::busy_for_resume());
         }
+        let old_session = chat.saved_session.take();
         chat.clear(now);
         chat.resume(&mut self.out, messages);
+        if let Some(notice) = notice {
+            chat.append(&mut self.out, Kind::System, &notice, &[]);
+        }
         chat.saved_session = Some(saved_chat.summary.id.clone());
         chat.last_seq = saved_chat.overview.head;
         chat.agent_choice = Some(saved_chat.overview.choice.clone());
         chat.provider = Some(provider.clone());
+        if let Some(old_session) = old_session {
+            self.end_idle_watch(&old_session);
+        }
+        self.join_chat(session, saved_chat);
         let preferences = &mut self.state.preferences;
         (preferences.model, preferences.provider, preferences.reasoning) =
             (model, provider, level.to_owned());
@@ -225,6 +244,18 @@ impl LoafMachine {
             FrontendRequest::SavePreferences(preferences.clone()),
             Pending::SavePreferences(reply_to.clone(), then),
         );
+    }
+
+    /// Watches the chat that a session has resumed: another client may have a turn running there.
+    fn join_chat(&mut self, session: &str, saved_chat: &SavedChat) {
+        let saved = &saved_chat.summary.id;
+        self.watch_idle(saved, saved_chat.overview.head);
+        if let Some(run) = &saved_chat.overview.active
+            && !self.running_turns.contains_key(saved)
+            && !self.orphans.contains_key(saved)
+        {
+            self.begin_other_turn(session, saved.clone(), run.clone(), None);
+        }
     }
 
     pub(super) fn clear_session(
@@ -243,9 +274,25 @@ impl LoafMachine {
     pub(super) fn clear_chat(&mut self, id: &str) {
         self.cancel_work(id);
         let now = self.out.now();
-        if let Some(chat) = self.chats.get_mut(id) {
-            chat.clear(now);
+        let Some(chat) = self.chats.get_mut(id) else { return };
+        let session = chat.saved_session.take();
+        chat.clear(now);
+        if let Some(session) = session {
+            self.end_idle_watch(&session);
         }
+    }
+}
+
+/// The title in one line of at most [`TITLE_CHARS`] characters.
+fn title_of(chat: &ChatSummary) -> String {
+    let words: Vec<&str> = chat.title.as_deref().unwrap_or_default().split_whitespace().collect();
+    let title = words.join(" ");
+    if title.is_empty() {
+        UNTITLED.to_owned()
+    } else if title.chars().count() > TITLE_CHARS {
+        title.chars().take(TITLE_CHARS - 3).chain("...".chars()).collect()
+    } else {
+        title
     }
 }
 
@@ -270,13 +317,13 @@ fn model_messages(history: &[HistoryItem], contents: &Contents) -> Vec<ModelMess
                 },
                 Role::System => {}
             },
-            HistoryItem::UnfinishedRun(RunEnding::Failed(failure))
+            HistoryItem::UnfinishedRun { ending: RunEnding::Failed(failure), .. }
                 if failure.code != FailureCode::RunInterrupted =>
             {
                 let last_prompt = messages.iter().rposition(|messages| messages.is_user);
                 messages.truncate(last_prompt.unwrap_or(messages.len()));
             }
-            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => {}
+            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun { .. } => {}
         }
     }
     messages
@@ -295,7 +342,8 @@ mod tests {
 
     fn failed(code: &str) -> HistoryItem {
         let (code, message) = (code.into(), String::new());
-        HistoryItem::UnfinishedRun(RunEnding::Failed(Failure { code, message, retryable: false }))
+        let ending = RunEnding::Failed(Failure { code, message, retryable: false });
+        HistoryItem::UnfinishedRun { input: None, ending }
     }
 
     #[test]

@@ -1,12 +1,13 @@
-//! The state machine of one server. It carries out requests concurrently; `dispatch.rs` routes them.
+//! The state machine of one server: it carries out requests concurrently, decides what it waits for when the client closes
+//! its input, and sends `state.changed`. `dispatch.rs` routes the requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
 use parlor_vocab::{
-    Clock, FrontendEvent, FrontendReply, FrontendRequest, IdSource, RegistryReply, SessionId, SessionRefusal,
-    Timestamp,
+    Clock, FrontendEvent, FrontendReply, FrontendRequest, IdSource, RegistryReply, Sender, SessionId,
+    SessionRefusal, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ use super::pending::{Pending, ReplyTo, TurnKey};
 use super::session_events::OrphanedTurn;
 use super::state::State;
 use super::text::uuid;
-use super::{MAX_LINE_BYTES, MAX_PENDING_REQUESTS, ServerParams, encode};
+use super::{DOOR, MAX_LINE_BYTES, MAX_PENDING_REQUESTS, ServerParams, encode};
 use crate::lines::Lines;
 use crate::{Input, InputOf, Machine, Output, Ticket};
 
@@ -30,6 +31,9 @@ pub struct LoafMachine {
     pub(super) order: Vec<String>,
     /// The running turns, by their sessions of the engine.
     pub(super) running_turns: HashMap<SessionId, TurnKey>,
+    /// Sessions that are watched between turns, for the turns of other clients. The one that was used longest ago is the
+    /// first.
+    pub(super) idle_watches: VecDeque<SessionId>,
     /// Turns that were taken out of their chats, until their runs have ended.
     pub(super) orphans: HashMap<SessionId, OrphanedTurn>,
     /// The number of running logins.
@@ -50,6 +54,8 @@ pub(super) struct Outgoing {
     pub(super) messages: u64,
     /// Whether the client has enabled the additional members of events in `rpc.handshake`.
     pub(super) extensions: bool,
+    /// The name that the client gave itself in `rpc.handshake`.
+    pub(super) client_name: Option<String>,
     pub(super) replay: ReplayBuffer,
 }
 
@@ -65,12 +71,14 @@ impl LoafMachine {
                 next_ticket: 0,
                 messages: 0,
                 extensions: false,
+                client_name: None,
                 replay: ReplayBuffer::default(),
             },
             state: State::new(params),
             chats: HashMap::new(),
             order: Vec::new(),
             running_turns: HashMap::new(),
+            idle_watches: VecDeque::new(),
             orphans: HashMap::new(),
             active_logins: 0,
             is_closing: false,
@@ -158,6 +166,11 @@ impl Outgoing {
     /// A new UUID, the form of id that clients expect.
     pub(super) fn new_id(&self) -> String {
         uuid(self.ids.next())
+    }
+
+    /// Who sends the inputs of this connection.
+    pub(super) fn sender(&self) -> Sender {
+        Sender { client: self.client_name.clone(), ..Sender::at(DOOR) }
     }
 
     /// Sends an event, and stores it for `events.replay`.

@@ -31,9 +31,11 @@ mod history;
 mod image;
 mod machine;
 mod model;
+mod other_turns;
 mod params;
 mod pending;
 mod recent;
+mod replay;
 mod session;
 mod session_events;
 mod skill_mentions;
@@ -46,15 +48,20 @@ mod tool_rounds;
 mod turn;
 mod wire;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parlor_vocab::{Clock, Credentials, IdSource, ModelOption, Preferences};
+use parlor_vocab::{AgentId, Clock, Credentials, IdSource, ModelOption, Preferences};
 
 pub use machine::LoafMachine;
+pub use replay::LoafReplay;
 pub use wire::{EXTRA_METHODS, METHODS, PROTOCOL_VERSION};
 
 use crate::ToolDescription;
+
+/// The door's name in sessions.
+const DOOR: &str = "loaf";
 
 /// The longest line that a client may send, in bytes: 64 MiB. Four images of the largest size fit, as base64.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
@@ -105,6 +112,9 @@ pub const REPLAY_BYTES: usize = 1 << 20;
 /// The most bytes of images, before base64, that `history.get` returns of a saved chat.
 pub const MAX_HISTORY_IMAGE_BYTES: u64 = 64 << 20;
 
+/// How many characters of the name that a client gives itself are recorded with its prompts.
+pub const MAX_CLIENT_NAME_CHARS: usize = 100;
+
 /// How many characters of a client's text an error message quotes.
 pub const MAX_QUOTED_CHARS: usize = 1000;
 
@@ -130,6 +140,8 @@ pub struct ServerParams {
     pub skill_folders: Vec<PathBuf>,
     /// The number of skills in these folders.
     pub skill_count: usize,
+    /// The commands of each agent that has some of its own, such as `/say`.
+    pub agent_commands: HashMap<AgentId, Vec<String>>,
     /// The tools that agents can call.
     pub tools: Vec<ToolDescription>,
     /// The clock for timestamps.

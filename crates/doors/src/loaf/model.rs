@@ -1,6 +1,6 @@
 //! The `model.*` and `limits.*` methods: lists and selects models.
 
-use parlor_vocab::{FrontendReply, FrontendRequest, ModelOption, SessionRefusal};
+use parlor_vocab::{FrontendReply, FrontendRequest, ModelLists, ModelOption, SessionRefusal};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -23,6 +23,8 @@ pub(super) struct ModelSelection {
     compress: Option<String>,
     /// Whether the provider changes.
     is_switch: bool,
+    /// Which lists were searched for the model.
+    lists: ModelLists,
 }
 
 impl LoafMachine {
@@ -40,7 +42,8 @@ impl LoafMachine {
     }
 
     pub(super) fn request_models(&mut self, reply_to: &ReplyTo, filter: Option<String>) {
-        self.out.submit(FrontendRequest::ListModels, Pending::Models(reply_to.clone(), filter));
+        let request = FrontendRequest::ListModels(ModelLists::Current);
+        self.out.submit(request, Pending::Models(reply_to.clone(), filter));
     }
 
     pub(super) fn on_models(
@@ -86,7 +89,7 @@ impl LoafMachine {
 
     /// Requests the models again, after a change that may add or remove some.
     pub(super) fn refresh_models(&mut self) {
-        self.out.submit(FrontendRequest::ListModels, Pending::RefreshModels);
+        self.out.submit(FrontendRequest::ListModels(ModelLists::Cached), Pending::RefreshModels);
     }
 
     pub(super) fn on_refreshed(&mut self, answer: Result<FrontendReply, SessionRefusal>) {
@@ -114,12 +117,16 @@ impl LoafMachine {
         } else {
             None
         };
-        let selection = ModelSelection { model, provider, thinking, route, compress, is_switch: false };
-        self.out.submit(
-            FrontendRequest::ListModels,
-            Pending::ModelsForSelection(reply_to.clone(), Box::new(selection)),
-        );
+        // The providers are asked only for a model that is not known yet.
+        let (is_switch, lists) = (false, ModelLists::Cached);
+        let selection = ModelSelection { model, provider, thinking, route, compress, is_switch, lists };
+        self.request_models_for_selection(reply_to, Box::new(selection));
         Ok(())
+    }
+
+    fn request_models_for_selection(&mut self, reply_to: &ReplyTo, selection: Box<ModelSelection>) {
+        let request = FrontendRequest::ListModels(selection.lists);
+        self.out.submit(request, Pending::ModelsForSelection(reply_to.clone(), selection));
     }
 
     pub(super) fn on_models_for_selection(
@@ -134,6 +141,10 @@ impl LoafMachine {
         }
         let ModelSelection { model, provider, thinking, route, .. } = &*selection;
         if self.state.find_model(provider, model).is_none() {
+            if selection.lists == ModelLists::Cached {
+                selection.lists = ModelLists::Current;
+                return self.request_models_for_selection(reply_to, selection);
+            }
             return self.out.send_error(&reply_to.id, &code::unknown_model(provider, model));
         }
         let is_switch = self.state.preferences.provider != *provider;

@@ -10,6 +10,7 @@ use crate::json::Members;
 const FIELDS: &[&str] = &[
     "after",
     "api_key",
+    "client_name",
     "compress_immediately",
     "cursor",
     "enqueue",

@@ -47,6 +47,10 @@ pub(super) enum Pending {
     /// A session is summarized. The summary has an id like a turn.
     Summary(TurnKey),
     Rename(ReplyTo, String),
+    /// A saved chat is watched between turns.
+    IdleWatch(SessionId),
+    /// A shutdown has stopped a turn of the session with this id: either this server is closing, or another process.
+    ClosingCheck(String),
 }
 
 /// The key of a turn.
@@ -69,11 +73,12 @@ pub(super) enum TurnStep {
     Send,
 }
 
-/// The service whose key is set.
+/// The service whose key is set or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
     OpenRouter,
-    Exa { is_skipped: bool },
+    /// The key of this service is only ever removed: an older server may have stored one.
+    Exa,
 }
 
 /// Why a saved chat is read.

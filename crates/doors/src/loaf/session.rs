@@ -155,10 +155,12 @@ impl LoafMachine {
         let Some(chat) = self.chats.get_mut(id) else { return };
         let Work::Turn(turn) = &mut chat.work else { return };
         turn.stop_reason = Some(reason);
-        let running = turn.session.clone().zip(turn.run.clone());
+        let (session, run, queued) = (turn.session.clone(), turn.run.clone(), turn.queued.clone());
         chat.set_status(&mut self.out, "interrupting...", None);
-        if let Some(((session, _), run)) = running {
-            self.submit_stop(&session, run);
+        match (session, run, queued) {
+            (Some((session, _)), Some(run), _) => self.submit_stop(&session, run),
+            (Some((session, _)), None, Some(queued)) => self.submit_unqueue(&session, queued),
+            (Some(_), None, None) | (None, ..) => {}
         }
     }
 

@@ -6,7 +6,7 @@ use parlor_vocab::{
 };
 use serde_json::json;
 
-use super::chat::{SummaryTrigger, Work};
+use super::chat::{Chat, READY, SummaryTrigger, Work};
 use super::code;
 use super::machine::LoafMachine;
 use super::pending::{Pending, TurnKey, TurnStep};
@@ -16,6 +16,8 @@ use super::pending::{Pending, TurnKey, TurnStep};
 pub(super) struct OrphanedTurn {
     turn: String,
     run: Option<RunId>,
+    /// The run that the session will start for the prompt, after those of other clients.
+    queued: Option<RunId>,
 }
 
 impl LoafMachine {
@@ -24,6 +26,8 @@ impl LoafMachine {
             self.on_turn_event(&turn_key, event);
         } else if self.orphans.contains_key(&event.session) {
             self.on_orphan_event(event);
+        } else {
+            self.on_idle_event(event);
         }
     }
 
@@ -50,20 +54,38 @@ impl LoafMachine {
                 if is_stopping {
                     self.submit_stop(&event.session, run);
                 }
+            } else if turn.is_unqueued_by(&event.update) {
+                self.restore_work(turn_key, Work::Turn(turn));
+                return self.abandon_turn(turn_key, code::UNQUEUED, code::UNQUEUED);
+            } else {
+                chat.show_other_run(&mut self.out, &event.update);
             }
             return self.restore_work(turn_key, Work::Turn(turn));
         }
         let Some(ending) = turn.on_update(chat, &mut self.out, &self.state, &event.update) else {
             return chat.work = Work::Turn(turn);
         };
-        if matches!(&ending, RunEnding::Stopped { cause: StopCause::Shutdown, .. }) {
-            self.is_closing = true;
-        }
+        let is_shutdown = matches!(&ending, RunEnding::Stopped { cause: StopCause::Shutdown, .. });
         let summary = turn.finish(chat, &mut self.out, &self.state, &ending);
-        self.unwatch(&event.session);
+        self.keep_watching(&event.session);
         match summary {
             Some(reply_to) => self.start_compression(reply_to, &turn_key.chat, SummaryTrigger::Command),
+            None if is_shutdown => self.ask_whether_closing(&turn_key.chat),
             None => self.start_next_turn(&turn_key.chat),
+        }
+    }
+
+    /// After a shutdown stopped a run: asks whether this server is closing, or the process of another client that had the
+    /// session open. The backend refuses all requests of a connection that is closing.
+    fn ask_whether_closing(&mut self, chat: &str) {
+        let request = FrontendRequest::Registry(RegistryRequest::DeleteIfUnused(None));
+        self.out.submit(request, Pending::ClosingCheck(chat.to_owned()));
+    }
+
+    pub(super) fn on_closing_check(&mut self, chat: &str, answer: &Result<FrontendReply, SessionRefusal>) {
+        match answer {
+            Ok(_) => self.start_next_turn(chat),
+            Err(_) => self.is_closing = true,
         }
     }
 
@@ -75,7 +97,8 @@ impl LoafMachine {
 
     /// Submits a steering text for the run of a session.
     pub(super) fn submit_steer(&mut self, session: &SessionId, text: &str, pending: Pending) {
-        let input = parlor_vocab::UserInput { text: text.to_owned(), ..Default::default() };
+        let by = Some(self.out.sender());
+        let input = parlor_vocab::UserInput { text: text.to_owned(), by, ..Default::default() };
         let send = SessionCommand::Send { input, when_busy: WhenBusy::Steer };
         self.out.submit(FrontendRequest::Registry(RegistryRequest::Session(session.clone(), send)), pending);
     }
@@ -90,6 +113,12 @@ impl LoafMachine {
         );
     }
 
+    /// Takes a prompt back that waits for the runs of other clients.
+    pub(super) fn submit_unqueue(&mut self, session: &SessionId, run: RunId) {
+        let request = RegistryRequest::Session(session.clone(), SessionCommand::Unqueue(run));
+        self.out.submit(FrontendRequest::Registry(request), Pending::Ignored);
+    }
+
     /// Stops watching a session of the engine.
     pub(super) fn unwatch(&mut self, session: &SessionId) {
         self.running_turns.remove(session);
@@ -98,9 +127,20 @@ impl LoafMachine {
             .submit(FrontendRequest::Registry(RegistryRequest::Unwatch(session.clone())), Pending::Ignored);
     }
 
-    /// Stops the work of a session and takes it out of the session. Its later events are not sent.
-    pub(super) fn cancel_work(&mut self, chat: &str) {
-        let Some(chat) = self.chats.get_mut(chat) else { return };
+    /// Stops the work of a session and takes it out of the session. Its later events are not sent, so the session is
+    /// ready at once.
+    pub(super) fn cancel_work(&mut self, id: &str) {
+        if !self.chats.get(id).is_some_and(Chat::is_pending) {
+            return;
+        }
+        self.take_work(id);
+        if let Some(chat) = self.chats.get_mut(id) {
+            chat.set_status(&mut self.out, READY, None);
+        }
+    }
+
+    fn take_work(&mut self, id: &str) {
+        let Some(chat) = self.chats.get_mut(id) else { return };
         match std::mem::take(&mut chat.work) {
             Work::Idle => {}
             Work::Summary(summary) => {
@@ -120,17 +160,26 @@ impl LoafMachine {
                     json!({"session_id": chat.id, "turn_id": turn.id, "partial_output": turn.has_answer()});
                 self.out.send_event("session.interrupted", &payload);
                 let Some((session, _)) = turn.session.clone() else { return };
-                self.running_turns.remove(&session);
-                if let Some(run) = turn.run.clone() {
-                    self.submit_stop(&session, run);
+                if turn.is_of_other_client {
+                    return self.unwatch(&session);
                 }
-                self.orphans.insert(session, OrphanedTurn { turn: turn.id, run: turn.run });
+                self.running_turns.remove(&session);
+                match (turn.run.clone(), turn.queued.clone()) {
+                    (Some(run), _) => self.submit_stop(&session, run),
+                    (None, Some(queued)) => self.submit_unqueue(&session, queued),
+                    (None, None) => {}
+                }
+                let orphan = OrphanedTurn { turn: turn.id, run: turn.run, queued: turn.queued };
+                self.orphans.insert(session, orphan);
             }
         }
     }
 
     fn on_orphan_event(&mut self, event: &RegistryEvent) {
         let Some(orphan) = self.orphans.get_mut(&event.session) else { return };
+        if orphan.run.is_none() && is_unqueued(orphan.queued.as_ref(), &event.update) {
+            return self.unwatch(&event.session);
+        }
         if orphan.run.is_none() {
             orphan.run = started_run(&event.update, &orphan.turn);
             if let Some(run) = orphan.run.clone() {
@@ -165,6 +214,12 @@ impl LoafMachine {
             self.unwatch(&session);
         }
     }
+}
+
+/// Whether this update removes the prompt that waits to start the run `queued` from the queue.
+pub(super) fn is_unqueued(queued: Option<&RunId>, update: &SessionUpdate) -> bool {
+    let SessionUpdate::Entry(entry) = update else { return false };
+    matches!((&entry.event, queued), (SessionEvent::Unqueued { runs }, Some(queued)) if runs.contains(queued))
 }
 
 /// The run of the turn, if this update is its start.

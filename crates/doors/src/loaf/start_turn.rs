@@ -2,18 +2,17 @@
 
 use parlor_vocab::{
     AgentChoice, FileError, FrontendReply, FrontendRequest, Media, NamedFile, NewSession, RegistryReply,
-    RegistryRequest, Seq, SessionCommand, SessionId, SessionRefusal, UserInput, WatchFrom, WhenBusy,
+    RegistryRequest, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply, UserInput, WatchFrom,
+    WhenBusy,
 };
 
 use super::chat::{Kind, Prompt, SummaryTrigger, Work};
 use super::image::{self, Image};
 use super::machine::{LoafMachine, answer_error};
+use super::other_turns::MAX_WATCHES;
 use super::pending::{Pending, ReplyTo, TurnKey, TurnStep};
 use super::turn::{StopReason, Turn};
-use super::{MAX_IMAGE_BYTES, MAX_IMAGES, code, skill_mentions};
-
-/// The door's name in the list of sessions.
-const DOOR: &str = "loaf";
+use super::{DOOR, MAX_IMAGE_BYTES, MAX_IMAGES, code, skill_mentions};
 
 impl LoafMachine {
     /// Starts a turn in an idle session.
@@ -69,17 +68,27 @@ impl LoafMachine {
             (TurnStep::Media, Ok(FrontendReply::Registry(RegistryReply::Stored(media)))) => {
                 self.submit_turn(turn_key, media)
             }
-            (TurnStep::Send, Ok(FrontendReply::Registry(RegistryReply::Session(_)))) => {
-                if let Some(chat) = self.chats.get_mut(&turn_key.chat)
-                    && let Work::Turn(turn) = &mut chat.work
-                {
-                    turn.accept(&turn_key.chat, &mut self.out);
-                }
+            (TurnStep::Send, Ok(FrontendReply::Registry(RegistryReply::Session(reply)))) => {
+                self.on_turn_sent(turn_key, reply);
             }
             (TurnStep::Create | TurnStep::Watch | TurnStep::Choose, Ok(_)) => {}
             (_, answer) => {
                 let reason = answer_error(answer);
                 self.abandon_turn(turn_key, reason.message(), reason.message());
+            }
+        }
+    }
+
+    /// The session has accepted the prompt of a turn.
+    fn on_turn_sent(&mut self, turn_key: &TurnKey, reply: SessionReply) {
+        let Some(chat) = self.chats.get_mut(&turn_key.chat) else { return };
+        let Work::Turn(turn) = &mut chat.work else { return };
+        turn.accept(&turn_key.chat, &mut self.out);
+        if let SessionReply::Queued { run, .. } = reply {
+            turn.queued = Some(run.clone());
+            let session = turn.session.clone().map(|(session, _)| session);
+            if let Some(session) = session.filter(|_| turn.run.is_none() && turn.stop_reason.is_some()) {
+                self.submit_unqueue(&session, run);
             }
         }
     }
@@ -163,8 +172,11 @@ impl LoafMachine {
         let Some(turn) = chat.turn_with_id(&turn_key.turn) else { return };
         turn.session = Some((session.clone(), is_new));
         let key = Some(turn.id.clone());
-        let input = UserInput { text: turn.text.clone(), media, key, ..UserInput::default() };
+        let by = Some(self.out.sender());
+        let input = UserInput { text: turn.text.clone(), media, key, by, ..UserInput::default() };
+        let is_watched = self.take_idle_watch(&session);
         self.running_turns.insert(session.clone(), turn_key.clone());
+        self.make_room_for_watch(MAX_WATCHES);
         let mut submit = |step, request| {
             self.out.submit(FrontendRequest::Registry(request), Pending::Turn(turn_key.clone(), step));
         };
@@ -172,8 +184,10 @@ impl LoafMachine {
             let new_session = Box::new(new_session(title, choice.clone(), &self.state.params.folder));
             submit(TurnStep::Create, RegistryRequest::Create { id: Some(session.clone()), new_session });
         }
-        let after = WatchFrom::At(if is_new { Seq::START } else { last_seq });
-        submit(TurnStep::Watch, RegistryRequest::Watch { session: session.clone(), after });
+        if !is_watched {
+            let after = WatchFrom::At(if is_new { Seq::START } else { last_seq });
+            submit(TurnStep::Watch, RegistryRequest::Watch { session: session.clone(), after });
+        }
         if !is_new && old_choice.as_ref() != Some(&choice) {
             let request = RegistryRequest::Session(session.clone(), SessionCommand::ChooseAgent(choice));
             submit(TurnStep::Choose, request);
@@ -183,7 +197,7 @@ impl LoafMachine {
     }
 
     /// Ends a turn that could not start.
-    fn abandon_turn(&mut self, turn_key: &TurnKey, reason: &str, line: &str) {
+    pub(super) fn abandon_turn(&mut self, turn_key: &TurnKey, reason: &str, line: &str) {
         let Some(chat) = self.chats.get_mut(&turn_key.chat) else { return };
         let Work::Turn(mut turn) = std::mem::take(&mut chat.work) else { return };
         turn.fail_before_start(chat, &mut self.out, &self.state, reason, line);
@@ -191,10 +205,13 @@ impl LoafMachine {
         if let Some((session, is_new)) = turn.session {
             // The engine may not have the new choice.
             chat.agent_choice = None;
+            let last_seq = chat.last_seq;
             self.unwatch(&session);
             if is_new {
                 let request = FrontendRequest::Registry(RegistryRequest::Delete(session));
                 self.out.submit(request, Pending::Ignored);
+            } else {
+                self.watch_idle(&session, last_seq);
             }
         }
         match turn.stop_reason {

@@ -74,6 +74,13 @@ impl State {
         self.find_model(&self.preferences.provider, &self.preferences.model)
     }
 
+    /// Whether the agent of the selected model has a command of this name.
+    pub(super) fn agent_has_command(&self, name: &str) -> bool {
+        let agent = self.selected_model().and_then(|model| model.choice.agent.as_ref());
+        let commands = agent.and_then(|agent| self.params.agent_commands.get(agent));
+        commands.is_some_and(|commands| commands.iter().any(|command| command == name))
+    }
+
     pub(super) fn find_model(&self, provider: &str, id: &str) -> Option<&ModelOption> {
         self.models.iter().find(|model| model.provider == provider && model.id == id)
     }
@@ -104,15 +111,7 @@ impl State {
             Some(Reasoning::Xhigh) => "XHIGH",
             Some(Reasoning::High | Reasoning::Adaptive) | None => DEFAULT_LEVEL,
         };
-        let fits =
-            |model: &&ModelOption| model.choice.agent == choice.agent && model.choice.model == choice.model;
-        let of_agent = |model: &&ModelOption| choice.agent.is_some() && model.choice.agent == choice.agent;
-        let all = || self.models.iter();
-        let found = all().find(fits).or_else(|| all().find(of_agent));
-        // A session without a choice uses the first model.
-        let found =
-            found.or_else(|| all().next().filter(|_| choice.agent.is_none() && choice.model.is_none()));
-        match found {
+        match self.model_of(choice).or_else(|| self.model_of_agent(choice)) {
             Some(model) => (model.id.clone(), model.provider.clone(), level),
             None => {
                 let agent = choice.agent.as_ref().map(ToString::to_string);
@@ -120,6 +119,30 @@ impl State {
                 (name, PROVIDERS[0].to_owned(), level)
             }
         }
+    }
+
+    /// The model that answers in a session whose own model does not exist any more: that of its agent, else the first.
+    pub(super) fn replacement(&self, choice: &AgentChoice) -> Option<&ModelOption> {
+        self.model_of_agent(choice).or(self.models.first())
+    }
+
+    fn model_of_agent(&self, choice: &AgentChoice) -> Option<&ModelOption> {
+        let agent = choice.agent.as_ref()?;
+        self.models.iter().find(|option| option.choice.agent.as_ref() == Some(agent))
+    }
+
+    /// The model of a session's choice; `None` if it does not exist any more.
+    pub(super) fn model_of(&self, choice: &AgentChoice) -> Option<&ModelOption> {
+        let AgentChoice { agent, model, .. } = choice;
+        let all = || self.models.iter();
+        let fits = |option: &&ModelOption| option.choice.agent == *agent && option.choice.model == *model;
+        let name = model.as_deref().or(agent.as_ref().map(|agent| agent.as_str()));
+        // A session may name an agent or a model alone; one without a choice uses the first model.
+        let is_named = |option: &&ModelOption| {
+            Some(option.id.as_str()) == name && (agent.is_none() || option.choice.agent == *agent)
+        };
+        let found = all().find(fits).or_else(|| all().find(is_named));
+        found.or_else(|| all().next().filter(|_| agent.is_none() && model.is_none()))
     }
 
     /// The context window of the selected model, in tokens.

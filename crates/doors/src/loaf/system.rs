@@ -9,7 +9,7 @@ use super::code::{self, FrameError};
 use super::machine::LoafMachine;
 use super::params::Params;
 use super::pending::ReplyTo;
-use super::{EXTRA_METHODS, METHODS, PROTOCOL_VERSION};
+use super::{EXTRA_METHODS, MAX_CLIENT_NAME_CHARS, METHODS, PROTOCOL_VERSION};
 
 /// The result of `system.ping`. Clients ping often, so it is a type and not a JSON tree.
 #[derive(Serialize)]
@@ -37,6 +37,9 @@ impl LoafMachine {
             return Err(code::other_version(&version));
         }
         self.out.extensions |= extensions;
+        // The member is informational, so a name that is not a text is no error.
+        let name = params.optional_text("client_name").ok().flatten();
+        self.out.client_name = name.map(|name| name.chars().take(MAX_CLIENT_NAME_CHARS).collect());
         let capabilities = json!({
             "events": true,
             "command_execute": true,

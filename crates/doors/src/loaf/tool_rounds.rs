@@ -1,4 +1,4 @@
-//! The tool calls of a turn, grouped into rounds.
+//! The tool calls of a turn, grouped into rounds, and the `session.tool.*` events that report them.
 //!
 //! Clients match each result with the oldest open call. So the calls of tools that run concurrently are reported strictly
 //! one after another, and a result that arrives early waits here. A round ends when the agent continues with something
@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::code;
 use super::turn::TurnContext;
+
+/// The tool that runs commands. A command that fails is a result for agents and an error for clients.
+const SHELL: &str = "shell";
 
 /// The tool calls of a turn.
 #[derive(Debug, Default)]
@@ -86,8 +89,8 @@ impl Rounds {
                 send_call_started(context, self.number, first);
             }
             let Some((result, duration_ms)) = first.result.take() else { return };
-            let is_ok = result.is_ok();
             let executed = executed(first, result);
+            let is_ok = executed["ok"] == true;
             send_call_completed(context, self.number, first, &executed, duration_ms);
             self.completed.push(CompletedCall { call: first.id.to_string(), executed, is_ok });
             self.calls.pop_front();
@@ -157,7 +160,12 @@ fn send_call_completed(
 /// The result of a call, as events show it.
 fn executed(call: &Call, result: Result<String, Failure>) -> Value {
     match result {
-        Ok(output) => json!({"name": call.tool, "ok": true, "input": call.input, "result": output}),
+        Ok(output) => match command_error(&call.tool, &output) {
+            None => json!({"name": call.tool, "ok": true, "input": call.input, "result": output}),
+            Some(error) => {
+                json!({"name": call.tool, "ok": false, "input": call.input, "result": output, "error": error})
+            }
+        },
         Err(failure) => {
             let failure_status = failure_status(&failure);
             let mut details =
@@ -165,6 +173,10 @@ fn executed(call: &Call, result: Result<String, Failure>) -> Value {
             let error = match (&failure.code, failure_status) {
                 (FailureCode::Cancelled, _) => {
                     details["aborted"] = Value::Bool(true);
+                    // The first line says what happened; the others are what the command had written.
+                    if let Some((_, output)) = failure.message.split_once('\n') {
+                        details["stdout"] = Value::from(output);
+                    }
                     code::TOOL_ABORTED.to_owned()
                 }
                 (_, "not_found") => code::unknown_tool(&call.tool),
@@ -179,6 +191,17 @@ fn executed(call: &Call, result: Result<String, Failure>) -> Value {
     }
 }
 
+/// Why the command of the tool `shell` failed, if it did. The last line of the tool's output says how the command ended.
+fn command_error(tool: &str, output: &str) -> Option<String> {
+    let ending =
+        output.lines().next_back().filter(|_| tool == SHELL)?.strip_prefix('[')?.strip_suffix(']')?;
+    match ending.strip_prefix("exit code ") {
+        Some("0") => None,
+        Some(code) => code.parse::<i32>().ok().map(code::command_failed),
+        None => ending.starts_with("killed by signal ").then(|| code::COMMAND_KILLED.to_owned()),
+    }
+}
+
 /// Whether the tool does not exist, its input was invalid, or it failed otherwise.
 fn failure_status(failure: &Failure) -> &'static str {
     if failure.code == FailureCode::UnknownTool {
@@ -187,5 +210,26 @@ fn failure_status(failure: &Failure) -> &'static str {
         "invalid_input"
     } else {
         "error"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_line_of_a_command_tells_how_it_ended() {
+        for (output, expected) in [
+            ("x\n[exit code 0]", None),
+            ("[exit code 1]\n[exit code 0]", None),
+            ("x\n[exit code 3]", Some("process failed (exit code 3)")),
+            ("x\n[killed by signal 9]", Some("process failed (no exit code)")),
+            ("x\n[exit code many]", None),
+            ("[exit code 3] x", None),
+            ("", None),
+        ] {
+            assert_eq!(command_error(SHELL, output).as_deref(), expected, "{output}");
+        }
+        assert_eq!(command_error("read_file", "x\n[exit code 3]"), None);
     }
 }

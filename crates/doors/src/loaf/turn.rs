@@ -11,6 +11,7 @@ use super::code;
 use super::image::{Image, ImageInput};
 use super::machine::Outgoing;
 use super::pending::ReplyTo;
+use super::session_events::is_unqueued;
 use super::state::State;
 use super::text::{trim, units};
 use super::tool_rounds::Rounds;
@@ -29,12 +30,20 @@ pub(super) struct Turn {
     pub(super) session: Option<(SessionId, bool)>,
     /// The run of the turn, once it has started.
     pub(super) run: Option<RunId>,
+    /// The run that the session will start for the prompt, after those of other clients.
+    pub(super) queued: Option<RunId>,
+    /// Whether another client of the session began the turn.
+    pub(super) is_of_other_client: bool,
     /// The provider at the start of the turn.
     provider: String,
     /// The messages of this turn that are not in the session's history yet.
     pub(super) new_messages: Vec<ModelMessage>,
-    /// The text of the agent's answer so far.
+    /// The text of the agent's answer since the last assistant message.
     answer: String,
+    /// The length, in UTF-16 units, of the assistant messages that this turn has sent.
+    sent_units: usize,
+    /// Whether the client is still adding text to the row that it shows last. A tool call ends the row.
+    is_row_open: bool,
     /// The reasoning step that is being streamed, and its text so far.
     thought: Option<(StepId, String)>,
     rounds: Rounds,
@@ -112,9 +121,13 @@ impl Turn {
             images: Vec::new(),
             session: None,
             run: None,
+            queued: None,
+            is_of_other_client: false,
             provider,
             new_messages: Vec::new(),
             answer: String::new(),
+            sent_units: 0,
+            is_row_open: false,
             thought: None,
             rounds: Rounds::default(),
             early_steers: Vec::new(),
@@ -131,7 +144,12 @@ impl Turn {
 
     /// Whether the agent has written any text.
     pub(super) fn has_answer(&self) -> bool {
-        !trim(&self.answer).is_empty()
+        self.sent_units > 0 || !trim(&self.answer).is_empty()
+    }
+
+    /// Whether this update removes the turn's prompt from the queue of the session.
+    pub(super) fn is_unqueued_by(&self, update: &SessionUpdate) -> bool {
+        is_unqueued(self.queued.as_ref(), update)
     }
 
     /// Answers the request that the turn is accepted, unless that was done before.
@@ -218,6 +236,7 @@ impl Turn {
             StreamKind::Message(_) => {
                 self.close_round(chat, out, state);
                 self.answer.push_str(text);
+                self.is_row_open = true;
                 let mut context = self.context(chat, out, state);
                 context.send_status("drafting response...");
                 let segments = json!([{"kind": "answer", "text": text}]);
@@ -273,6 +292,7 @@ impl Turn {
             RunEvent::Steered { input, .. } => self.on_steered(input),
             RunEvent::Step(StepEvent::Reasoned { .. }) => self.thought = None,
             RunEvent::Tool(ToolEvent::Called { call, tool, input, .. }) => {
+                self.is_row_open = false;
                 let mut rounds = std::mem::take(&mut self.rounds);
                 rounds.on_call(&mut self.context(chat, out, state), call, tool, input);
                 self.rounds = rounds;
@@ -315,12 +335,25 @@ impl Turn {
         if self.joined_steers.is_empty() {
             return;
         }
+        // Otherwise clients would add the rest of the answer to the row above the user's texts.
+        if self.is_row_open {
+            let answer = std::mem::take(&mut self.answer);
+            self.send_answer(chat, out, answer);
+        }
         for text in std::mem::take(&mut self.joined_steers) {
             chat.append(out, Kind::User, &text, &[]);
             self.context(chat, out, state).send_debug("steer_injected", || json!({"text": text}));
             self.new_messages.push(ModelMessage::user(text, Vec::new()));
         }
         chat.set_status(out, "steer applied; continuing...", None);
+    }
+
+    /// Sends an assistant message: all text of the turn since the last one.
+    fn send_answer(&mut self, chat: &mut Chat, out: &mut Outgoing, text: String) {
+        chat.append(out, Kind::Assistant, &text, &[]);
+        self.sent_units += units(&text);
+        self.is_row_open = false;
+        self.new_messages.push(ModelMessage::assistant(text));
     }
 
     /// The agent has replaced the earlier conversation with a summary.
@@ -358,10 +391,13 @@ impl Turn {
     }
 
     fn completed(&mut self, chat: &mut Chat, out: &mut Outgoing, state: &State) {
-        let text = if self.answer.is_empty() { code::NO_TEXT } else { self.answer.as_str() };
-        chat.append(out, Kind::Assistant, text, &[]);
-        let length = units(text);
-        self.new_messages.push(ModelMessage::assistant(text));
+        let answer = std::mem::take(&mut self.answer);
+        if !answer.is_empty() {
+            self.send_answer(chat, out, answer);
+        } else if self.sent_units == 0 {
+            self.send_answer(chat, out, code::NO_TEXT.to_owned());
+        }
+        let length = self.sent_units;
         self.remember(chat);
         let mut context = TurnContext { chat, out, state, turn: &self.id, new_messages: &[] };
         context.send_estimate();
@@ -377,14 +413,14 @@ impl Turn {
         reason: Option<&StopReason>,
     ) {
         let is_partial = self.has_answer();
-        if is_partial {
-            let partial = trim(&self.answer).to_owned();
-            chat.append(out, Kind::Assistant, &partial, &[]);
-            self.new_messages.push(ModelMessage::assistant(partial));
+        let answer = trim(&self.answer).to_owned();
+        let has_rest = !answer.is_empty();
+        if has_rest {
+            self.send_answer(chat, out, answer);
         }
         self.remember(chat);
         let mut context = TurnContext { chat, out, state, turn: &self.id, new_messages: &[] };
-        if is_partial {
+        if has_rest {
             context.send_estimate();
         }
         if !matches!(reason, Some(StopReason::Summary(_))) {

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
 mod docs_page;
+mod lost_state;
 mod many_clients;
 mod memory;
 mod other_protocols;

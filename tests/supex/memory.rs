@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parlor_doors::lines::{Line, Lines};
-use parlor_doors::supex::{BridgeMachine, HelloToken, ReplMachine};
-use parlor_log::SystemClock;
+use parlor_doors::supex::{AttachInfo, BridgeMachine, HelloToken, ReplMachine};
+use parlor_log::{SystemClock, random_u128};
 use parlor_ruby::{AllowedRoots, RubyBackend, RubyBackendConfig, RubySettings, ToolRunner};
 use parlor_testkit::{Case, Peer, advance_time};
 use parlor_tools::{ShellTool, ToolContext, Toolbox, ToolboxRunner};
@@ -88,11 +88,15 @@ impl Connection {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
         let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: true };
         let (outgoing, outlet) = outgoing();
-        let (ruby, never_stopped) = (backend.connect(), std::future::pending());
+        let (ruby, never_stopped) = (backend.connect(Box::new(|| false)), std::future::pending());
         let task = if args.iter().any(|arg| arg == "repl") {
             tokio::spawn(serve(ReplMachine::new(token), ruby, incoming, outgoing, never_stopped))
         } else {
-            let machine = BridgeMachine::new(token, "memory".into(), Instant::now().into_std());
+            let machine = BridgeMachine::new(
+                token,
+                AttachInfo::new("memory", format!("{:032x}", random_u128())),
+                Instant::now().into_std(),
+            );
             tokio::spawn(serve(machine, ruby, incoming, outgoing, never_stopped))
         };
         Self { input: Some(input), outlet, frames: Lines::new(usize::MAX), task }

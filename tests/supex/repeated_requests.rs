@@ -1,6 +1,8 @@
 //! Clients that repeat a request or disconnect, and which requests wait for a running evaluation.
 
-use crate::server::{Server, eval, outcome};
+use serde_json::{Value, json};
+
+use crate::server::{Client, Server, eval, hello, outcome};
 
 /// Ruby code that counts its runs and waits until `file` exists.
 fn code_that_waits_for(server: &Server, file: &str) -> String {
@@ -38,19 +40,71 @@ fn a_request_that_is_repeated_while_it_runs_runs_once() {
 }
 
 #[test]
-fn both_connections_of_a_client_that_repeats_a_request_are_answered() {
+fn clients_that_describe_themselves_alike_each_run_their_call() {
     let server = Server::start();
-    let (mut first, mut second) = (server.client_after_hello(1), server.client_after_hello(1));
+    // Three containers: the client of each has the process id 1 and starts with the same id.
+    let mut clients = [(); 3].map(|()| server.client_after_hello(1));
+    let code = code_that_waits_for(&server, "go");
+    for client in &mut clients {
+        client.send_line(&eval(7, &code));
+    }
+    create_file(&server, "go");
+    let mut values = clients.each_mut().map(|client| outcome(&client.reply()).unwrap());
+    values.sort();
+    assert_eq!(values, ["1", "2", "3"]);
+}
+
+#[test]
+fn a_repeat_with_the_nonce_of_the_first_connection_attaches_while_that_is_open() {
+    let server = Server::start();
+    let client_with = |nonce: Option<&str>| {
+        let mut client = server.client();
+        let mut hello: Value = serde_json::from_str(&hello(1)).unwrap();
+        hello["params"]["features"] = json!(["attach"]);
+        hello["params"]["nonce"] = json!(nonce);
+        let reply = client.request(&hello.to_string());
+        (client, reply["result"]["server"]["nonce"].as_str().unwrap().to_owned())
+    };
+    let (mut first, nonce) = client_with(None);
+    let (mut stranger, other_nonce) = client_with(None);
+    assert_ne!(nonce, other_nonce);
     let code = code_that_waits_for(&server, "go");
     first.send_line(&eval(7, &code));
     wait_for_eval_start(&server, 1);
-    second.send_line(&eval(7, &code));
-    // By now the server has read the second request.
-    let mut other = server.client_after_hello(3);
-    assert_eq!(other.request(r#"{"command":"ping","id":1}"#)["result"]["status"], "connected");
+    let (mut repeat, same_nonce) = client_with(Some(&nonce));
+    assert_eq!(same_nonce, nonce);
+    for client in [&mut repeat, &mut stranger] {
+        // The server handles both lines of this write before it sends the first reply.
+        client.send_line(&format!("{}\n{}", r#"{"method":"ping","id":1}"#, eval(7, &code)));
+        assert_eq!(client.reply()["result"]["status"], "ok");
+    }
     create_file(&server, "go");
+    assert_eq!(outcome(&stranger.reply()), Ok("2".to_owned()), "another nonce is another client");
     assert_eq!(outcome(&first.reply()), Ok("1".to_owned()));
-    assert!(matches!(outcome(&second.reply()).as_deref(), Ok("1" | "2")));
+    assert_eq!(outcome(&repeat.reply()), Ok("1".to_owned()));
+}
+
+#[test]
+fn consoles_without_a_name_never_attach() {
+    let server = Server::start();
+    let console = || {
+        let mut client = Client::connect(server.repl);
+        assert_eq!(client.request(r#"{"method":"hello","id":1}"#)["result"]["success"], true);
+        client
+    };
+    let begun = server.home.join("begun");
+    let code = format!("File.write('{}', ''); {}", begun.display(), code_that_waits_for(&server, "go"));
+    let line = json!({"method": "eval", "params": {"code": code}, "id": 2}).to_string();
+    let (mut first, mut second) = (console(), console());
+    first.send_line(&line);
+    while !begun.exists() {
+        std::thread::yield_now();
+    }
+    // A console with a name would attach to the call of a console that is gone.
+    drop(first);
+    second.send_line(&line);
+    create_file(&server, "go");
+    assert_eq!(second.reply()["result"]["output"], "=> 2\n");
 }
 
 #[test]

@@ -123,14 +123,25 @@ fn verbose_mode_does_not_block_when_stderr_is_closed() {
 fn a_call_that_runs_when_the_server_stops_is_answered() {
     let mut server = Server::start();
     let mut client = server.client_after_hello(1);
-    client.send_line(&crate::server::eval(1, "sleep"));
-    while !server.console_log().contains("EVAL_RUBY START") {
+    let begun = server.home.join("begun");
+    let code = format!("File.write('{}', ''); sleep", begun.display());
+    client.send_line(&crate::server::eval(1, &code));
+    while !begun.exists() {
         std::thread::yield_now();
     }
+    let mut waiting = server.client_after_hello(2);
+    // The server handles both lines of this write before it sends the first reply.
+    let ping = r#"{"method":"ping","id":1}"#;
+    waiting.send_line(&format!("{ping}\n{}", crate::server::eval(2, "1")));
+    assert_eq!(waiting.reply()["id"], 1);
     assert!(server.stop().success());
     let reply = client.reply();
-    assert_eq!(reply["error"]["code"], -32603, "{reply}");
+    assert_eq!(reply["error"]["code"], -32000, "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("the code had begun"), "{reply}");
     assert_eq!(client.line(), None);
+    let reply = waiting.reply();
+    assert_eq!(reply["error"]["code"], -32603, "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("the code has not run"), "{reply}");
     assert!(server.console_log().contains("Session Ended"));
 }
 

@@ -8,7 +8,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::server::{Client, Server, hello};
+use crate::server::{Client, PARLOR, Server, hello};
 
 /// Starts a mock runtime that serves connections one after another with `answer`. Returns its port and the lines that it
 /// received.
@@ -179,6 +179,72 @@ fn each_repl_client_has_its_own_connection_to_the_repl_of_the_runtime() {
     let here =
         Server::with(|_, home| std::fs::write(home.join("parlor.toml"), toml("eval = \"here\"")).unwrap());
     assert_eq!(eval(&mut repl_client(&here), "1 + 1")["result"]["output"], "=> 2\n");
+}
+
+/// Runs `parlor supex status` for the server. Returns whether it succeeded, its text and its JSON.
+fn status(server: &Server) -> (bool, String, Value) {
+    let run = |json: Option<&str>| {
+        let mut command = std::process::Command::new(PARLOR);
+        command.args(["supex", "status"]).args(json).env("PARLOR_HOME", &server.home);
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (is_success, text) = run(None);
+    (is_success, text, serde_json::from_str(&run(Some("--json")).1).unwrap())
+}
+
+#[test]
+fn ping_and_status_tell_the_state_of_the_runtime() {
+    // None is configured: the text that clients know, and `status` says who evaluates.
+    let alone = Server::start();
+    let reply = alone.client_after_hello(1).request(&call("ping", "{}"));
+    assert_eq!(reply["result"]["message"], "SketchUp extension is running");
+    let (is_success, text, json) = status(&alone);
+    assert!(is_success && text.contains("SketchUp  none: parlor evaluates Ruby by itself\n"), "{text}");
+    assert_eq!(json["sketchup"], "none");
+
+    // It runs.
+    let (entered, has_entered) = sync_channel(1);
+    let (release, released) = sync_channel::<()>(1);
+    let released = std::sync::Mutex::new(released);
+    let (port, _received) = mock_runtime(move |call| {
+        if call["params"]["name"] == "get_layers" {
+            entered.send(()).unwrap();
+            released.lock().unwrap().recv().unwrap();
+        }
+        let pong = serde_json::json!({"success": true, "version": "0.2.1", "sketchup_version": "26.1.5"});
+        Some(serde_json::json!({"jsonrpc": "2.0", "result": pong, "id": 1}).to_string())
+    });
+    let server = server_with_upstream(port, "");
+    let reply = server.client_after_hello(1).request(&call("ping", "{}"));
+    let result = &reply["result"];
+    assert_eq!((&result["version"], &result["upstream"]), (&"0.2.1".into(), &"running".into()), "{reply}");
+    let (is_success, text, json) = status(&server);
+    assert!(is_success && text.contains("SketchUp  26.1.5\n"), "{text}");
+    assert_eq!(json["sketchup"], "running");
+
+    // It is busy with a call.
+    let mut busy = server.client_after_hello(2);
+    busy.send_line(&call("get_layers", "{}"));
+    has_entered.recv().unwrap();
+    let reply = server.client_after_hello(1).request(&call("ping", "{}"));
+    assert_eq!(reply["result"]["upstream"], "busy", "{reply}");
+    let (is_success, text, json) = status(&server);
+    assert!(is_success && text.contains("SketchUp  running, busy with another call\n"), "{text}");
+    assert_eq!(json["sketchup"], "busy");
+    release.send(()).unwrap();
+    assert_eq!(busy.reply()["result"]["success"], true);
+
+    // Nothing listens there.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = server_with_upstream(port, "");
+    let reply = server.client_after_hello(1).request(&call("ping", "{}"));
+    let message = reply["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("SketchUp cannot be reached: 127.0.0.1:"), "{reply}");
+    assert_eq!(reply["error"]["data"]["upstream"], "unreachable");
+    let (is_success, text, json) = status(&server);
+    assert!(!is_success && text.contains("SketchUp  SketchUp cannot be reached"), "{text}");
+    assert_eq!(json["sketchup"], "unreachable");
 }
 
 #[test]

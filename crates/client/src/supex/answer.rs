@@ -61,12 +61,14 @@ pub struct SupexServerInfo {
     pub attach: bool,
     /// An id that changes with each start of the server. A restarted server does not know the calls of its predecessor.
     pub instance: Option<String>,
+    /// A secret by which the server recognizes this client on another connection. Older servers give none.
+    pub nonce: Option<String>,
 }
 
 impl SupexServerInfo {
     /// Whether this is the same server process as `before`, and repeated calls attach to it.
     pub(super) fn is_same_process(&self, before: &Self) -> bool {
-        self.attach && before.attach && self.instance == before.instance
+        self.attach && before.attach && self.instance == before.instance && self.nonce == before.nonce
     }
 }
 
@@ -79,6 +81,10 @@ pub struct Pong {
     /// The version of SketchUp, if the server runs in it.
     #[serde(default)]
     pub sketchup_version: Option<String>,
+    /// The state of the SketchUp that the server forwards calls to: `running` or `busy`. `None` if the server runs in
+    /// SketchUp itself, or evaluates Ruby by itself. A SketchUp that cannot be reached is an error instead.
+    #[serde(default)]
+    pub upstream: Option<String>,
 }
 
 /// The answer of `eval_ruby_file`.
@@ -132,6 +138,9 @@ mod tests {
         assert!(server(true, Some("a")).is_same_process(&server(true, Some("a"))));
         assert!(!server(true, Some("b")).is_same_process(&server(true, Some("a"))));
         assert!(!server(true, None).is_same_process(&server(true, Some("a"))));
+        let with_nonce = SupexServerInfo { nonce: Some("n".to_owned()), ..server(true, Some("a")) };
+        assert!(with_nonce.is_same_process(&with_nonce));
+        assert!(!server(true, Some("a")).is_same_process(&with_nonce), "it does not recognize this client");
         assert!(!server(false, None).is_same_process(&server(true, None)));
         assert!(!server(true, None).is_same_process(&server(false, None)));
     }

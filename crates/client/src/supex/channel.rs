@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parlor_doors::supex::{HelloParams, method};
 use serde::Serialize;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep};
@@ -45,7 +46,7 @@ pub(super) struct Channel {
     dial: Box<dyn Dial>,
     address: Arc<str>,
     settings: SupexSettings,
-    hello: Vec<u8>,
+    hello: HelloParams,
     slots: Semaphore,
     /// Callers lock it in the order in which they came.
     state: Mutex<State>,
@@ -57,6 +58,8 @@ struct State {
     /// Whether the server has closed a connection after its first answer. Some servers always do so a moment after the
     /// answer, and a check of the connection may come too early to notice it.
     closes_after_answer: bool,
+    /// The last nonce of the server, by which it recognizes this client on another connection.
+    nonce: Option<String>,
 }
 
 /// A call that was sent completely, and whose answer did not come.
@@ -67,8 +70,13 @@ struct LostCall {
 }
 
 impl Channel {
-    /// `hello` is the line that is sent first on each connection.
-    pub(super) fn new(dial: Box<dyn Dial>, address: String, settings: SupexSettings, hello: Vec<u8>) -> Self {
+    /// `hello` is sent first on each connection, with the nonce that the server gave on an earlier one.
+    pub(super) fn new(
+        dial: Box<dyn Dial>,
+        address: String,
+        settings: SupexSettings,
+        hello: HelloParams,
+    ) -> Self {
         let (slots, state) = (Semaphore::new(MAX_WAITING_CALLS), Mutex::default());
         Self { dial, address: address.into(), settings, hello, slots, state }
     }
@@ -138,7 +146,11 @@ impl Channel {
                 }
             }
         }
-        Connection::open(&*self.dial, &self.address, &self.settings, &self.hello).await
+        let hello = HelloParams { nonce: state.nonce.clone(), ..self.hello.clone() };
+        let hello = wire::request(Id::Hello, method::HELLO, &hello);
+        let connection = Connection::open(&*self.dial, &self.address, &self.settings, &hello).await?;
+        state.nonce.clone_from(&connection.server.nonce);
+        Ok(connection)
     }
 }
 

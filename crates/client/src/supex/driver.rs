@@ -1,4 +1,4 @@
-//! The driver of a bridge: it calls tools by name, and the common ones by typed methods.
+//! The driver of a bridge: it says `hello`, and calls tools by name, the common ones by typed methods.
 
 use std::fmt;
 
@@ -11,7 +11,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::channel::{Channel, Repeat};
 use super::dial::{Dial, Tcp};
 use super::settings::Identity;
-use super::wire::{self, Id};
 use super::{DriverError, FileEvaluation, Pong, SupexAnswer, SupexServerInfo, SupexSettings};
 
 /// The tools that only read, so that calling one twice does no harm. A call of any other tool is repeated only if it cannot
@@ -128,12 +127,12 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// The `hello` line, which a client sends first on each connection.
+/// The params of `hello`, which a client sends first on each connection.
 ///
 /// `features` are extensions of the protocol that the client asks for. Servers ignore those they do not know.
-pub(super) fn hello(settings: &SupexSettings, features: &[&str]) -> Vec<u8> {
+pub(super) fn hello(settings: &SupexSettings, features: &[&str]) -> HelloParams {
     let Identity { name, version, agent, pid } = settings.identity.clone();
-    let params = HelloParams {
+    HelloParams {
         name,
         version,
         agent,
@@ -141,8 +140,8 @@ pub(super) fn hello(settings: &SupexSettings, features: &[&str]) -> Vec<u8> {
         token: settings.token.as_ref().map(|token| token.reveal().to_owned()),
         workspace: None,
         features: features.iter().map(|&feature| feature.to_owned()).collect(),
-    };
-    wire::request(Id::Hello, method::HELLO, &params)
+        nonce: None,
+    }
 }
 
 pub(super) fn decode<T: DeserializeOwned>(

@@ -122,7 +122,7 @@ async fn results_are_decoded_and_keep_their_text() {
             (server.name.as_str(), server.version.as_str(), server.attach),
             ("supex-runtime", "0.2.0", true)
         );
-        let pong = Pong { version: Some("0.2.0".into()), sketchup_version: None };
+        let pong = Pong { version: Some("0.2.0".into()), sketchup_version: None, upstream: None };
         assert_eq!(driver.ping().await.unwrap(), pong);
         let file = driver.eval_file("/p/a.rb").await.unwrap();
         assert_eq!((file.result.as_str(), file.file_name.as_str()), ("3", "a.rb"));

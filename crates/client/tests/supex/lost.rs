@@ -118,6 +118,38 @@ async fn an_attaching_server_gets_the_same_request_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_repeat_is_sent_with_the_nonce_of_the_first_connection() {
+    let (mut fake_server, driver) = FakeServer::with_driver();
+    let mut info = attaching();
+    info["nonce"] = json!("secret1");
+    let server = async {
+        for expected in [Value::Null, json!("secret1")] {
+            let mut connection = fake_server.accept().await;
+            let hello = connection.receive().await;
+            assert_eq!(hello["params"]["nonce"], expected);
+            connection.send(&reply(&hello, json!({"success": true, "server": info}))).await;
+            let call = connection.receive().await;
+            if !expected.is_null() {
+                connection.send(&reply(&call, json!({"success": true, "result": "1"}))).await;
+            }
+        }
+        // A server that does not take the nonce may not recognize the repeat.
+        let mut lost = fake_server.accept_hello(&info).await;
+        lost.receive().await;
+        drop(lost);
+        info["nonce"] = json!("secret2");
+        fake_server.accept_hello(&info).await
+    };
+    let calls = async {
+        assert_eq!(driver.eval("1").await.unwrap(), "1");
+        until_idle().await;
+        driver.eval("2").await.unwrap_err()
+    };
+    let (_connection, error) = with_timeout(async { tokio::join!(server, calls) }).await;
+    assert_eq!(error.fate(), CallFate::Unknown, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn reading_calls_are_repeated_on_any_server() {
     let (calls, result, has_new_connection) =
         call_with_lost_connections("get_layers", not_attaching(), 3).await;

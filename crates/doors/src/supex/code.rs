@@ -60,6 +60,23 @@ pub(super) struct ErrorDetails {
     kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output: Option<String>,
+    /// The notice at the end of the message that the state of earlier evaluations is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    restarted: Option<String>,
+    /// The state of the SketchUp that calls are forwarded to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<&'static str>,
+}
+
+impl ReplyError {
+    /// Adds the notice that Ruby was restarted, in the message too, because some clients drop the data.
+    pub(super) fn with_restart(mut self, notice: Option<String>) -> Self {
+        if let (Some(notice), ErrorData::Own(details)) = (notice, &mut self.data) {
+            self.message.push_str(&format!("\n{notice}"));
+            details.restarted = Some(notice);
+        }
+        self
+    }
 }
 
 /// Why a server refuses a line.
@@ -229,9 +246,14 @@ pub(super) fn upstream_failed(failure: &UpstreamError, prefix: &str) -> ReplyErr
         }
         UpstreamError::Unreachable { reason } => {
             let hint = "is SketchUp running, with its extension, where [channels.supex] upstream says?";
-            let details = ErrorDetails { hint: Some(hint.to_owned()), ..ErrorDetails::default() };
+            let details = ErrorDetails {
+                hint: Some(hint.to_owned()),
+                upstream: Some("unreachable"),
+                ..ErrorDetails::default()
+            };
             own_error(INTERNAL_ERROR, format!("{prefix}SketchUp cannot be reached: {reason}"), details)
         }
+        UpstreamError::Busy => internal(format!("{prefix}SketchUp is busy with another call")),
         UpstreamError::Unanswered { reason } => {
             let hint = "it was not asked again, since it may have been done";
             let details = ErrorDetails { hint: Some(hint.to_owned()), ..ErrorDetails::default() };

@@ -1,4 +1,4 @@
-//! Encodes replies.
+//! Encodes replies: the envelope of results and errors, and the result of the method `ping`.
 
 use serde::Serialize;
 

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parlor_vocab::{CallKey, Caller};
+use parlor_vocab::{CallKey, Caller, RepeatKey};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+use super::MAX_NONCE_BYTES;
 use super::code::FrameError;
 use super::decode::{is_truthy, string};
 use super::wire::{FEATURE_ATTACH, FEATURE_OUTPUT};
@@ -67,15 +68,18 @@ impl fmt::Debug for HelloToken {
 /// What the machines use of a `hello`.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
-    /// The client's name, process id and agent, as raw JSON.
-    raw_identity: String,
+    /// The client's name, process id and agent, as raw JSON. `None` if the client has no name: a name is all that tells
+    /// some clients apart from others.
+    raw_identity: Option<String>,
+    /// The nonce of an earlier connection, if the client asks for `attach` and sent a valid one.
+    pub(super) nonce: Option<String>,
     pub(super) caller: Caller,
     pub(super) wants_attach: bool,
     pub(super) wants_output: bool,
 }
 
 /// The members of a `hello` that are read.
-const HELLO: [&str; 7] = ["name", "version", "agent", "pid", "token", "workspace", "features"];
+const HELLO: [&str; 8] = ["name", "version", "agent", "pid", "token", "workspace", "features", "nonce"];
 
 /// The members that a `hello` to the bridge must have. Any value except null and false is accepted.
 const REQUIRED: [&str; 4] = ["name", "version", "agent", "pid"];
@@ -122,8 +126,10 @@ impl Identity {
         let raw = |name: &str| members.get(name).map_or("", |value| value.get());
         let text = |name: &str| members.get(name).and_then(string);
         let [wants_attach, wants_output] = strings_in(raw("features"), [FEATURE_ATTACH, FEATURE_OUTPUT]);
+        let has_name = members.get("name").is_some_and(|name| is_truthy(name) && name.get() != "\"\"");
         Self {
-            raw_identity: format!("{}\n{}\n{}", raw("name"), raw("pid"), raw("agent")),
+            raw_identity: has_name.then(|| format!("{}\n{}\n{}", raw("name"), raw("pid"), raw("agent"))),
+            nonce: text("nonce").filter(|nonce| wants_attach && is_valid_nonce(nonce)),
             caller: Caller {
                 agent: text("agent").unwrap_or_default(),
                 workspace: text("workspace").filter(|folder| !folder.is_empty()),
@@ -133,15 +139,20 @@ impl Identity {
         }
     }
 
-    /// The key that a request shares with its repetition on another connection, and with no other request.
-    pub(super) fn call_key(&self, id: &str, name: &str, arguments: &str) -> CallKey {
+    /// What a request has in common with its repetition on another connection. `None` for a client without a name.
+    pub(super) fn repeat_key(&self, id: &str, name: &str, arguments: &str) -> Option<RepeatKey> {
         let mut digest = Sha256::new();
-        for part in [self.raw_identity.as_str(), id, name, arguments] {
+        for part in [self.raw_identity.as_deref()?, id, name, arguments] {
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part.as_bytes());
         }
-        CallKey(digest.finalize().into())
+        Some(RepeatKey { call: CallKey(digest.finalize().into()), nonce: self.nonce.clone() })
     }
+}
+
+/// Whether a text can be a nonce that a server gave.
+fn is_valid_nonce(text: &str) -> bool {
+    (1..=MAX_NONCE_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn check_token(token: Option<&HelloToken>, members: Option<&Members<'_>>) -> Result<(), FrameError> {
@@ -212,11 +223,39 @@ mod tests {
         let client = |pid: u64| {
             hello(&format!(r#"{{"name":"n","version":"v","agent":"a","pid":{pid}}}"#), None).unwrap()
         };
-        let key = client(1).call_key("7", "eval_ruby", "{}");
-        assert_eq!(key, client(1).call_key("7", "eval_ruby", "{}"));
-        assert_ne!(key, client(2).call_key("7", "eval_ruby", "{}"));
-        assert_ne!(key, client(1).call_key("8", "eval_ruby", "{}"));
-        assert_ne!(key, client(1).call_key("7", "eval_rub", "y{}"));
+        let key = client(1).repeat_key("7", "eval_ruby", "{}");
+        assert_eq!(key, client(1).repeat_key("7", "eval_ruby", "{}"));
+        assert_ne!(key, client(2).repeat_key("7", "eval_ruby", "{}"));
+        assert_ne!(key, client(1).repeat_key("8", "eval_ruby", "{}"));
+        assert_ne!(key, client(1).repeat_key("7", "eval_rub", "y{}"));
+    }
+
+    #[test]
+    fn a_console_without_a_name_has_no_key() {
+        let key = |params: &str| {
+            let (identity, _) = Identity::from_console_hello(Some(&raw(params)), None).unwrap();
+            identity.repeat_key("7", "eval", "{}")
+        };
+        for params in ["{}", r#"{"pid":1}"#, r#"{"name":null,"pid":1}"#, r#"{"name":"","pid":1}"#] {
+            assert_eq!(key(params), None, "{params}");
+        }
+        assert!(key(r#"{"name":"repl-client","pid":1}"#).is_some());
+    }
+
+    #[test]
+    fn only_a_client_that_asks_for_attach_may_send_a_nonce_and_only_a_short_plain_one() {
+        let nonce = |members: &str| {
+            let params = format!(r#"{{"name":"n","version":"v","agent":"a","pid":1,{members}}}"#);
+            hello(&params, None).unwrap().nonce
+        };
+        assert_eq!(nonce(r#""features":["attach"],"nonce":"0aZ""#).as_deref(), Some("0aZ"));
+        assert_eq!(nonce(r#""nonce":"0aZ""#), None);
+        let long = format!(r#""{}""#, "a".repeat(MAX_NONCE_BYTES + 1));
+        for wrong in ["5", "null", r#""""#, r#""a b""#, r#""a\n""#, r#""ä""#, &long] {
+            assert_eq!(nonce(&format!(r#""features":["attach"],"nonce":{wrong}"#)), None, "{wrong}");
+        }
+        let longest = "a".repeat(MAX_NONCE_BYTES);
+        assert_eq!(nonce(&format!(r#""features":["attach"],"nonce":"{longest}""#)), Some(longest));
     }
 
     #[test]

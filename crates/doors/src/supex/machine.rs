@@ -1,4 +1,6 @@
-//! The state machines of the two servers, and what they share.
+//! What the state machines of the two servers share: the pending request and the frames to send.
+//!
+//! The machines are in `bridge.rs` and `repl.rs`.
 
 mod bridge;
 mod repl;
@@ -9,7 +11,7 @@ use std::time::Instant;
 use parlor_vocab::{EvaluationResult, RubyJob, RubyRequest};
 use serde::Serialize;
 
-pub use bridge::BridgeMachine;
+pub use bridge::{AttachInfo, BridgeMachine};
 pub use repl::ReplMachine;
 
 use super::code::{self, FrameError, ReplyError, ServerKind};
@@ -70,8 +72,11 @@ impl<K> Outgoing<K> {
     }
 }
 
-/// The most bytes that the reply to a request may have; 0 for requests with small replies. Parlor's own tools limit their
-/// output themselves, so a call of one waits for no memory.
+/// The only one of parlor's own tools with a large output: it returns images.
+const IMAGE_TOOL: &str = "read_file";
+
+/// The most bytes that the reply to a request may have; 0 for requests with small replies. The other tools of parlor limit
+/// their output to some hundred KiB, so a call of one, which may run for hours, holds no memory.
 fn max_reply_bytes(request: &RubyRequest) -> usize {
     match request {
         RubyRequest::Call { job, .. } => match **job {
@@ -80,7 +85,8 @@ fn max_reply_bytes(request: &RubyRequest) -> usize {
             | RubyJob::ConsoleLine { .. }
             | RubyJob::Upstream(_)
             | RubyJob::ListResources => MAX_REPLY_BYTES,
-            RubyJob::RestartRuby | RubyJob::Tool { .. } => 0,
+            RubyJob::Tool { ref name, .. } if name == IMAGE_TOOL => MAX_REPLY_BYTES,
+            RubyJob::RestartRuby | RubyJob::PingUpstream | RubyJob::Tool { .. } => 0,
         },
         RubyRequest::OpenConsole { .. } | RubyRequest::DescribeConsole | RubyRequest::ListTools => 0,
     }

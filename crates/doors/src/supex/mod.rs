@@ -21,7 +21,7 @@ mod wire;
 use std::time::Duration;
 
 pub use identity::HelloToken;
-pub use machine::{BridgeMachine, ReplMachine};
+pub use machine::{AttachInfo, BridgeMachine, ReplMachine};
 pub use scan::redact_token;
 pub use wire::{
     ErrorObject, FEATURE_ATTACH, FEATURE_OUTPUT, HelloParams, HelloResult, ReplHelloResult, Reply,
@@ -53,6 +53,9 @@ pub const IDLE_WAIT: Duration = Duration::from_secs(600);
 
 /// How many bytes of a client's text an error message quotes.
 pub const MAX_QUOTE_BYTES: usize = 1024;
+
+/// The longest nonce that a client may send in `hello`.
+pub const MAX_NONCE_BYTES: usize = 64;
 
 /// How many lines of a backtrace the console prints.
 pub const CONSOLE_BACKTRACE_LINES: usize = 5;

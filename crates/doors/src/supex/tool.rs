@@ -36,8 +36,6 @@ pub(super) enum ToolKind {
 pub(super) enum ToolAction {
     /// Submit this job.
     Job(RubyJob),
-    /// Answer the ping.
-    Pong,
     /// Report the file that has the printed text.
     ConsoleStatus,
     /// Answer that a path is required. Clients expect a result, not an error.
@@ -219,7 +217,7 @@ impl Tool {
         }
         let text = |name: &str| members.get(name).and_then(string).unwrap_or_default();
         Ok(ToolAction::Job(match self.kind {
-            ToolKind::Ping => return Ok(ToolAction::Pong),
+            ToolKind::Ping => RubyJob::PingUpstream,
             ToolKind::Console => return Ok(ToolAction::ConsoleStatus),
             ToolKind::Snippet => RubyJob::Snippet { code: text("code") },
             ToolKind::File => RubyJob::File { path: text("file_path") },

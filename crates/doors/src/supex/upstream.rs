@@ -20,6 +20,7 @@ pub fn hello(caller: &Caller, token: Option<&str>, pid: u64) -> Vec<u8> {
         token: token.map(str::to_owned),
         workspace: caller.workspace.clone(),
         features: Vec::new(),
+        nonce: None,
     };
     line(request(&"hello", method::HELLO, &params))
 }
@@ -43,6 +44,7 @@ pub fn call(job: &RubyJob) -> Option<Vec<u8>> {
         RubyJob::Snippet { code } => tool("eval_ruby", json!({"code": code})),
         RubyJob::File { path } => tool("eval_ruby_file", json!({"file_path": path})),
         RubyJob::RestartRuby => tool("reload_extension", json!({})),
+        RubyJob::PingUpstream => tool("ping", json!({})),
         RubyJob::ListResources => request(&1, method::RESOURCES_LIST, &json!({})),
         RubyJob::Upstream(model) => {
             #[derive(serde::Serialize)]

@@ -1,4 +1,4 @@
-//! The wire types that clients need too.
+//! The wire types that clients need too: the names of methods, the params and results of `hello`, and the error object.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +20,7 @@ pub mod method {
 }
 
 /// A feature that a client can name in `hello`: the reply then says whether a repeated request attaches to the running
-/// call.
+/// call, and gives the client a nonce for its repeats.
 pub const FEATURE_ATTACH: &str = "attach";
 
 /// A feature that a client can name in `hello`: results and errors of evaluations then contain the printed text.
@@ -46,6 +46,9 @@ pub struct HelloParams {
     /// Extensions of the runtime's protocol that the client understands, such as [`FEATURE_ATTACH`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+    /// The nonce from the answer to an earlier `hello`. Only together with [`FEATURE_ATTACH`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<String>,
 }
 
 /// Result of `hello` on the bridge.
@@ -84,6 +87,10 @@ pub struct ServerInfo {
     /// together with `attach`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
+    /// A secret of this client. A request on another connection whose `hello` has the same nonce attaches, whatever became
+    /// of the first connection. Only together with `attach`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<String>,
 }
 
 /// The error member of a reply.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parlor_vocab::{EvaluationResult, RubyJob, RubyRefusal, RubyReply, RubyRequest};
+use parlor_vocab::{EvaluationResult, RubyJob, RubyRefusal, RubyReply, RubyRequest, UpstreamError};
 use serde_json::value::RawValue;
 
 use super::super::code::{self, FrameError, ServerKind};
 use super::super::decode::{self, NULL_ID, Request};
 use super::super::identity::{HelloToken, Identity};
 use super::super::results::{
-    ConsoleStatus, EvalResult, FileResult, NO_PATH, OwnResult, Reloaded, Resources, TOOL_PING,
+    ConsoleStatus, EvalResult, FileResult, NO_PATH, OwnResult, Reloaded, Resources, ToolPing, restart_notice,
+    with_notice,
 };
 use super::super::tool::{self, Tool, ToolAction, ToolKind};
 use super::super::tool_list::ToolList;
@@ -24,11 +25,28 @@ use crate::{Input, InputOf, Machine, Output, Ticket};
 #[derive(Debug)]
 pub struct BridgeMachine {
     token: Option<Arc<HelloToken>>,
-    instance: Arc<str>,
+    attach: AttachInfo,
     handshake: Handshake,
     /// When the last line or answer arrived.
     last_active: Instant,
     out: Outgoing<RequestKind>,
+}
+
+/// What `hello` tells clients that ask for `attach`.
+#[derive(Clone, Debug)]
+pub struct AttachInfo {
+    /// The name of this start of the server; no other start has the same name.
+    instance: Arc<str>,
+    /// A nonce for the client of this connection, which nobody else can guess: ASCII letters and digits, at most
+    /// [`MAX_NONCE_BYTES`](crate::supex::MAX_NONCE_BYTES).
+    nonce: String,
+}
+
+impl AttachInfo {
+    /// The name of this start of the server, and the nonce for one connection.
+    pub fn new(instance: impl Into<Arc<str>>, nonce: impl Into<String>) -> Self {
+        Self { instance: instance.into(), nonce: nonce.into() }
+    }
 }
 
 /// How far the handshake has come.
@@ -41,6 +59,7 @@ enum Handshake {
 /// The kind of a request, as far as its reply depends on it.
 #[derive(Debug)]
 enum RequestKind {
+    Ping,
     Snippet,
     File { tool: &'static Tool, path: String },
     Reload,
@@ -53,11 +72,11 @@ enum RequestKind {
 
 impl BridgeMachine {
     /// A connection made at `now` to a server that requires `token`. The bridge offers parlor's own tools only if the
-    /// door has a token of its own. `instance` names this start of the server; no other start has the same name.
-    pub fn new(token: Option<Arc<HelloToken>>, instance: Arc<str>, now: Instant) -> Self {
+    /// door has a token of its own.
+    pub fn new(token: Option<Arc<HelloToken>>, attach: AttachInfo, now: Instant) -> Self {
         Self {
             token,
-            instance,
+            attach,
             handshake: Handshake::AwaitingHello,
             last_active: now,
             out: Outgoing::new(ServerKind::Bridge, Some(now + HELLO_WAIT)),
@@ -142,9 +161,13 @@ impl BridgeMachine {
 
     fn hello(&mut self, now: Instant, id: &str, params: Option<&RawValue>) {
         match Identity::from_bridge_hello(params, self.token.as_deref()) {
-            Ok(identity) => {
+            Ok(mut identity) => {
                 let attach = identity.wants_attach.then_some(true);
-                let instance = attach.map(|_| self.instance.as_ref().to_owned());
+                let instance = attach.map(|_| self.attach.instance.as_ref().to_owned());
+                if attach.is_some() {
+                    identity.nonce.get_or_insert_with(|| self.attach.nonce.clone());
+                }
+                let nonce = identity.nonce.clone();
                 self.handshake = Handshake::Complete(identity);
                 self.out.outbox.push_back(Output::WakeAt(now + IDLE_WAIT));
                 let server = ServerInfo {
@@ -152,6 +175,7 @@ impl BridgeMachine {
                     version: RUNTIME_VERSION.to_owned(),
                     attach,
                     instance,
+                    nonce,
                 };
                 let message = "Client identified".to_owned();
                 self.out.send_result(id, &HelloResult { success: true, message, server });
@@ -218,28 +242,28 @@ impl BridgeMachine {
                     (RubyJob::File { path }, _) => RequestKind::File { tool, path: path.clone() },
                     (_, ToolKind::Model) => RequestKind::Model(tool),
                     (_, ToolKind::Reload) => RequestKind::Reload,
-                    (_, ToolKind::Snippet | ToolKind::File | ToolKind::Ping | ToolKind::Console) => {
-                        RequestKind::Snippet
-                    }
+                    (_, ToolKind::Ping) => RequestKind::Ping,
+                    (_, ToolKind::Snippet | ToolKind::File | ToolKind::Console) => RequestKind::Snippet,
                 };
                 self.call(id, &name, arguments, job, kind);
             }
             Ok(ToolAction::ConsoleStatus) => {
                 self.out.submit(id, RubyRequest::DescribeConsole, RequestKind::Console)
             }
-            Ok(ToolAction::Pong) => self.out.send_result(id, &TOOL_PING),
             Ok(ToolAction::PathMissing) => self.out.send_result(id, &NO_PATH),
             Err(error) => self.out.send_error(id, &error),
         }
         Ok(())
     }
 
-    /// Submits a job. If the client repeats the request, on any connection, it gets the same answer.
+    /// Submits a job. If the client repeats the request on another connection, it gets the same answer.
     fn call(&mut self, id: &str, name: &str, arguments: &str, job: RubyJob, kind: RequestKind) {
         let Handshake::Complete(identity) = &self.handshake else { return };
-        let key = identity.call_key(id, name, arguments);
+        // A ping asks for the state of this moment.
+        let is_ping = matches!(kind, RequestKind::Ping);
+        let repeat = if is_ping { None } else { identity.repeat_key(id, name, arguments) };
         let caller = identity.caller.clone();
-        self.out.submit(id, RubyRequest::Call { key, caller, job: Box::new(job) }, kind);
+        self.out.submit(id, RubyRequest::Call { repeat, caller, job: Box::new(job) }, kind);
     }
 
     fn on_answer(&mut self, ticket: Ticket, answer: Result<Arc<RubyReply>, RubyRefusal>) {
@@ -254,6 +278,15 @@ impl BridgeMachine {
 
     fn on_reply(&mut self, id: &str, kind: &RequestKind, reply: &RubyReply) {
         let error = match (kind, reply) {
+            (RequestKind::Ping, RubyReply::NoUpstream) => {
+                return self.out.send_result(id, &ToolPing::without_upstream());
+            }
+            (RequestKind::Ping, RubyReply::Upstream(Ok(pong))) => {
+                return self.out.send_result(id, &ToolPing::of_upstream(pong));
+            }
+            (RequestKind::Ping, RubyReply::Upstream(Err(UpstreamError::Busy))) => {
+                return self.out.send_result(id, &ToolPing::of_busy_upstream());
+            }
             (RequestKind::Snippet, RubyReply::Evaluated(evaluated)) => {
                 return self.evaluated(id, evaluated, None);
             }
@@ -309,17 +342,25 @@ impl BridgeMachine {
     fn evaluated(&mut self, id: &str, evaluated: &EvaluationResult, path: Option<&String>) {
         let wants_output = matches!(&self.handshake, Handshake::Complete(identity) if identity.wants_output);
         let output = wants_output.then(|| printed_text(evaluated));
+        let restarted = evaluated.restart_reason.as_deref().map(restart_notice);
         match (&evaluated.outcome, path) {
             (Ok(value), None) => {
-                self.out.send_result(id, &EvalResult { success: true, result: value, output })
+                let result = with_notice(value, restarted.as_deref());
+                self.out.send_result(id, &EvalResult { success: true, result, output, restarted })
             }
             (Ok(value), Some(path)) => {
                 let (file_path, file_name) = (path, code::base_name(path));
-                let result = FileResult { success: true, result: value, file_path, file_name, output };
+                let result = with_notice(value, restarted.as_deref());
+                let result = FileResult { success: true, result, file_path, file_name, output, restarted };
                 self.out.send_result(id, &result);
             }
-            (Err(failure), None) => self.out.send_error(id, &code::snippet_failed(failure, output)),
-            (Err(failure), Some(path)) => self.out.send_error(id, &code::file_failed(failure, path, output)),
+            (Err(failure), path) => {
+                let error = match path {
+                    None => code::snippet_failed(failure, output),
+                    Some(path) => code::file_failed(failure, path, output),
+                };
+                self.out.send_error(id, &error.with_restart(restarted));
+            }
         }
     }
 
@@ -350,7 +391,8 @@ impl RequestKind {
     fn prefix(&self) -> &'static str {
         match self {
             Self::Model(tool) => tool.prefix,
-            Self::Snippet
+            Self::Ping
+            | Self::Snippet
             | Self::File { .. }
             | Self::Reload
             | Self::Console

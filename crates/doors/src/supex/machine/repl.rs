@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::super::code::{self, FrameError, ServerKind};
 use super::super::decode::{self, NULL_ID, Request};
 use super::super::identity::{HelloToken, Identity};
+use super::super::results::restart_notice;
 use super::super::wire::{ReplHelloResult, ServerInfo, method};
 use super::super::{
     CONSOLE_BACKTRACE_LINES, HELLO_LINE_BYTES, HELLO_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, encode,
@@ -145,10 +146,10 @@ impl ReplMachine {
         let code = decode::string(code)
             .ok_or_else(|| FrameError::InvalidParams("Invalid params: code must be a string".to_owned()))?;
         self.lines += 1;
-        let key = identity.call_key(id, method::EVAL, params);
+        let repeat = identity.repeat_key(id, method::EVAL, params);
         let caller = identity.caller.clone();
         let job = Box::new(RubyJob::ConsoleLine { session: name.clone(), number: self.lines, code });
-        self.out.submit(id, RubyRequest::Call { key, caller, job }, RequestKind::Eval);
+        self.out.submit(id, RubyRequest::Call { repeat, caller, job }, RequestKind::Eval);
         Ok(())
     }
 
@@ -165,7 +166,7 @@ impl ReplMachine {
                 self.session = Some(Session { name: session.clone(), identity });
                 let version = RUNTIME_VERSION.to_owned();
                 let name = "supex-repl".to_owned();
-                let server = ServerInfo { name, version, attach: None, instance: None };
+                let server = ServerInfo { name, version, attach: None, instance: None, nonce: None };
                 self.out
                     .send_result(&id, &ReplHelloResult { success: true, session: session.clone(), server });
             }
@@ -201,7 +202,11 @@ struct EvalResult {
 
 /// What a console prints: the printed text, then the value or the exception.
 fn output(evaluated: &EvaluationResult) -> String {
-    let mut text = printed_text(evaluated);
+    let mut text = evaluated
+        .restart_reason
+        .as_deref()
+        .map_or_else(String::new, |reason| format!("{}\n", restart_notice(reason)));
+    text.push_str(&printed_text(evaluated));
     match &evaluated.outcome {
         Ok(value) => text.push_str(&format!("=> {value}\n")),
         Err(failure) => push_failure(&mut text, failure),
@@ -215,7 +220,7 @@ fn push_failure(text: &mut String, failure: &RubyFailure) {
         // There was no exception, so there is no backtrace; the hint is the only explanation.
         None => {
             text.push_str(&format!("{}\n", failure.message));
-            if let Some(hint) = &failure.hint {
+            if let Some(hint) = failure.hint.as_ref().filter(|hint| !failure.message.contains(*hint)) {
                 text.push_str(&format!("{hint}\n"));
             }
         }

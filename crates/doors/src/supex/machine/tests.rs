@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parlor_vocab::{RubyReply, RubyRequest};
+use parlor_vocab::{Caller, RubyFailure, RubyFailureKind, RubyReply, RubyRequest};
 
 use super::super::{HELLO_LINE_BYTES, HELLO_WAIT, IDLE_WAIT};
 use super::*;
@@ -20,7 +20,7 @@ fn drain<M: Machine>(machine: &mut M) -> Vec<Output<M::Request>> {
 /// A bridge that has received a valid `hello`, and the moment of that.
 fn identified_bridge() -> (BridgeMachine, Instant) {
     let now = Instant::now();
-    let mut machine = BridgeMachine::new(None, "one".into(), now);
+    let mut machine = BridgeMachine::new(None, AttachInfo::new("one", "nonce1"), now);
     drain(&mut machine);
     machine.handle(now, Input::Frame(HELLO));
     let outputs = drain(&mut machine);
@@ -32,7 +32,7 @@ fn identified_bridge() -> (BridgeMachine, Instant) {
 fn a_client_with_the_feature_attach_learns_the_instance_of_the_server() {
     let hello = |instance: &str, features: &str| {
         let now = Instant::now();
-        let mut machine = BridgeMachine::new(None, instance.into(), now);
+        let mut machine = BridgeMachine::new(None, AttachInfo::new(instance, "nonce1"), now);
         drain(&mut machine);
         let params = format!(r#"{{"name":"n","version":"v","agent":"a","pid":1,"features":{features}}}"#);
         let line = format!(r#"{{"method":"hello","params":{params},"id":1}}"#);
@@ -59,7 +59,7 @@ fn closes(outputs: &[Output<RubyRequest>]) -> bool {
 #[test]
 fn a_client_that_sends_no_hello_is_disconnected_without_an_error() {
     let now = Instant::now();
-    let mut machine = BridgeMachine::new(None, "one".into(), now);
+    let mut machine = BridgeMachine::new(None, AttachInfo::new("one", "nonce1"), now);
     assert!(matches!(drain(&mut machine).as_slice(), [Output::WakeAt(at)] if *at == now + HELLO_WAIT));
     machine.handle(now + HELLO_WAIT, Input::Deadline);
     assert!(matches!(drain(&mut machine).as_slice(), [Output::Close]));
@@ -68,7 +68,7 @@ fn a_client_that_sends_no_hello_is_disconnected_without_an_error() {
 #[test]
 fn a_failed_hello_restarts_the_deadline() {
     let now = Instant::now();
-    let mut machine = BridgeMachine::new(None, "one".into(), now);
+    let mut machine = BridgeMachine::new(None, AttachInfo::new("one", "nonce1"), now);
     drain(&mut machine);
     let later = now + HELLO_WAIT / 2;
     machine.handle(later, Input::Frame(br#"{"method":"hello","params":{}}"#));
@@ -156,7 +156,7 @@ fn a_console_with_a_hello_deadline_is_closed_without_hello() {
 
 #[test]
 fn lines_before_hello_have_a_lower_limit() {
-    let mut bridge = BridgeMachine::new(None, "one".into(), Instant::now());
+    let mut bridge = BridgeMachine::new(None, AttachInfo::new("one", "nonce1"), Instant::now());
     let mut repl = ReplMachine::new(None);
     assert_eq!(
         (bridge.max_line_bytes(), repl.max_line_bytes()),
@@ -172,4 +172,59 @@ fn lines_before_hello_have_a_lower_limit() {
         });
         assert!(error.unwrap().contains("Message exceeds maximum size (65536 bytes)"));
     }
+}
+
+/// The reply to `line` on an identified bridge whose backend answers with `reply`, and the most bytes that it reserves.
+fn replied(line: &[u8], reply: RubyReply) -> (serde_json::Value, usize) {
+    let (mut machine, now) = identified_bridge();
+    machine.handle(now, Input::Frame(line));
+    let outputs = drain(&mut machine);
+    let [Output::Request(ticket, request)] = outputs.as_slice() else { panic!("{outputs:?}") };
+    let reserved = machine.max_reply_bytes(request);
+    machine.handle(now, Input::Answer(*ticket, Ok(reply.into())));
+    let outputs = drain(&mut machine);
+    let [Output::Send(frame)] = outputs.as_slice() else { panic!("{outputs:?}") };
+    (serde_json::from_slice(frame).unwrap(), reserved)
+}
+
+#[test]
+fn a_restart_of_ruby_is_told_in_the_text_and_in_a_member() {
+    let evaluated = |outcome| {
+        RubyReply::Evaluated(EvaluationResult {
+            outcome,
+            printed: Vec::new(),
+            omitted_bytes: 0,
+            restart_reason: Some("killed by signal 9".to_owned()),
+        })
+    };
+    let notice = "[Ruby was restarted before this evaluation (killed by signal 9): variables, methods, constants and \
+                  loaded files of earlier evaluations are lost]";
+    let (reply, _) = replied(EVAL, evaluated(Ok("2".to_owned())));
+    assert_eq!(reply["result"]["result"], format!("2\n{notice}"));
+    assert_eq!(reply["result"]["restarted"], notice);
+    let failure = RubyFailure {
+        kind: RubyFailureKind::Raised,
+        message: "no".to_owned(),
+        class: None,
+        file: None,
+        line: None,
+        backtrace: Vec::new(),
+        hint: None,
+    };
+    let (reply, _) = replied(EVAL, evaluated(Err(failure)));
+    assert_eq!(reply["error"]["message"], format!("Ruby evaluation error: no\n{notice}"));
+    assert_eq!(reply["error"]["data"]["restarted"], notice);
+}
+
+#[test]
+fn replies_that_may_be_large_reserve_memory() {
+    let request = |name: &str| RubyRequest::Call {
+        repeat: None,
+        caller: Caller::default(),
+        job: Box::new(RubyJob::Tool { name: name.to_owned(), input: "{}".to_owned() }),
+    };
+    let (bridge, _) = identified_bridge();
+    assert_eq!(bridge.max_reply_bytes(&request("read_file")), MAX_REPLY_BYTES, "it may return an image");
+    assert_eq!(bridge.max_reply_bytes(&request("shell")), 0, "its output is short, and it may run for long");
+    assert_eq!(replied(EVAL, RubyReply::NoUpstream).1, MAX_REPLY_BYTES);
 }

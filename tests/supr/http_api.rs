@@ -218,8 +218,36 @@ impl Drop for LoafProcess {
 }
 
 #[tokio::test]
-async fn the_server_shows_the_sessions_of_another_process() {
+async fn the_server_joins_a_session_of_another_process_and_takes_it_over() {
     let server = Server::start();
+    let mut loaf = LoafProcess::start(&server);
+    let session = loaf.call(1, "session.create", json!({}))["session_id"].as_str().unwrap().to_owned();
+    loaf.call(2, "session.send", json!({"session_id": session, "text": "/wait 600"}));
+    let stored_id = get(&server, "/api/sessions").await[0]["id"].as_str().unwrap().to_owned();
+    let watch = format!("session_id=mine&stream=1&watch={stored_id}");
+    let mut watching = Client::connect(server.http, &watch).await;
+    watching.until("message.delta").await;
+    let mut own = Client::connect(server.http, &format!("session_id={stored_id}&after=")).await;
+    let started = own.until("run.started").await;
+    assert_eq!(started["data"]["by"]["door"], "loaf", "{started}");
+    let path = format!("/api/sessions/{stored_id}");
+    let (status, error) = send_request(&server, Method::PATCH, &path, json!({"title": "ours"})).await;
+    assert_eq!(status, StatusCode::OK, "{error}");
+    // It is busy.
+    let (status, _) = send_request(&server, Method::DELETE, &path, Value::Null).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    drop(loaf);
+    for client in [&mut watching, &mut own] {
+        let failed = client.until("run.failed").await;
+        assert_eq!(failed["data"]["error_code"], "RUN_INTERRUPTED", "{failed}");
+    }
+    let list = get(&server, "/api/sessions").await;
+    assert_eq!(json!([list[0]["title"], list[0]["running"]]), json!(["ours", false]));
+}
+
+#[tokio::test]
+async fn the_server_shows_the_sessions_of_another_process_that_it_may_not_join() {
+    let server = Server::with("[sessions]\njoin = false\n");
     let mut loaf = LoafProcess::start(&server);
     let session = loaf.call(1, "session.create", json!({}))["session_id"].as_str().unwrap().to_owned();
     loaf.call(2, "session.send", json!({"session_id": session, "text": "/wait 600"}));

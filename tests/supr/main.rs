@@ -7,15 +7,22 @@
 mod client;
 mod database;
 mod deletion;
+mod files_for_models;
 mod frames;
 mod http_api;
 mod http_responses;
 mod keepalive;
+#[path = "../kept_text.rs"]
+mod kept_text;
 mod large_messages;
 mod media;
 mod memory;
 mod model_choices;
 mod refusals;
+mod replay_as;
+#[path = "../models/scripted_server.rs"]
+#[allow(dead_code, reason = "these tests use only some of its replies")]
+mod scripted_server;
 mod secrets;
 mod server;
 mod server_kills;

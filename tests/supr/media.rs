@@ -57,6 +57,24 @@ async fn files_are_stored_in_the_media_folder_whatever_their_name() {
     assert!(!server.home.parent().unwrap().join("stray-media").exists());
 }
 
+#[tokio::test]
+async fn the_files_of_a_refused_message_do_not_stay() {
+    let server = Server::start();
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    let stored = || std::fs::read_dir(server.home.join("media")).unwrap().count();
+    let second_is_bad = json!({"attachments": [{"data": "aGk="}, {"data": "*"}]});
+    assert_eq!(outcome(&mut client, second_is_bad).await["payload"]["code"], "media_write_failed");
+    // The next frame is carried out after the files are removed.
+    outcome(&mut client, json!({"data": "aGV5"})).await;
+    assert_eq!(stored(), 1);
+    client.until("run.completed").await;
+    // A file that an accepted message has stays.
+    let second_is_bad = json!({"attachments": [{"data": "aGV5"}, {"data": "*"}]});
+    assert_eq!(outcome(&mut client, second_is_bad).await["payload"]["code"], "media_write_failed");
+    outcome(&mut client, json!({"data": "aG8="})).await;
+    assert_eq!(stored(), 2);
+}
+
 /// The names of the entries of the state folder.
 fn files(server: &Server) -> Vec<String> {
     let entries = std::fs::read_dir(&server.home).unwrap();

@@ -55,7 +55,7 @@ impl Server {
     /// A server with these settings in `[channels.supr]` and a script agent that is not the default.
     pub(crate) fn with(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let script = crate::transcripts().join("home/script");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts/supr/home/script");
         let mut config = std::fs::read_to_string(script.join("parlor.toml")).unwrap();
         config = config.replace("default_agent = \"script\"", "default_agent = \"local\"");
         config.push_str(&format!("\n[channels.supr]\n{settings}\n"));
@@ -92,6 +92,11 @@ impl Server {
         Ok(Self { child, home: home.to_owned(), http, _folder: None })
     }
 
+    #[allow(dead_code, reason = "the tests of shared sessions use it")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends SIGTERM and waits for the end of the process.
     pub(crate) fn stop(&mut self) -> ExitStatus {
         self.send_sigterm();
@@ -112,10 +117,15 @@ impl Server {
         let _ = kill_process(pid, Signal::TERM);
     }
 
-    /// Kills it with SIGKILL and starts another server on the same state folder.
-    pub(crate) fn kill_and_restart(&mut self) {
+    /// Kills it with SIGKILL.
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Kills it with SIGKILL and starts another server on the same state folder.
+    pub(crate) fn kill_and_restart(&mut self) {
+        self.kill();
         let mut next = Self::on(&self.home);
         std::mem::swap(&mut self.child, &mut next.child);
         self.http = next.http;

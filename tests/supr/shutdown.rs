@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::client::{Client, Ended, within_timeout};
 use crate::http_api::get;
+use crate::kept_text::kept_text;
 use crate::server::{Server, TOKEN};
 
 #[tokio::test]
@@ -138,4 +139,26 @@ async fn a_message_is_answered_even_if_its_sender_disconnects_at_once() {
     let mut client = Client::connect(server.http, "session_id=a&after=").await;
     assert_eq!(client.until("message.completed").await["data"]["text"], "into the void");
     client.until("run.completed").await;
+}
+
+#[tokio::test]
+async fn a_client_that_reconnects_gets_the_text_of_the_interrupted_message_once() {
+    let mut server = Server::start();
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    client.send_text("/wait 300").await;
+    let started = client.until("message.started").await;
+    let kept = within_timeout(kept_text(&server.home, "a")).await;
+    server.kill_and_restart();
+    assert_eq!(client.ended().await, Ended::Dropped);
+    for _ in 0..2 {
+        let mut client = Client::connect(server.http, "session_id=a&after=").await;
+        let completed = client.until("message.completed").await;
+        assert_eq!(completed["data"]["message_id"], started["data"]["message_id"]);
+        assert!(completed["data"]["text"].as_str().unwrap().starts_with(&kept), "{completed}");
+        let failed = client.until("run.failed").await;
+        assert_eq!(failed["data"]["error_code"], "RUN_INTERRUPTED");
+    }
+    let events = server.prints(&["replay", "--json", "a"]);
+    let message = started["data"]["message_id"].as_str().unwrap();
+    assert_eq!(events.lines().filter(|line| line.contains(message)).count(), 2, "{events}");
 }

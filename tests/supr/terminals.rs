@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
 use futures_util::{SinkExt, StreamExt};
@@ -102,10 +103,7 @@ async fn programs_report_their_exit_code_and_end_with_the_server() {
     let mut viewer = ProcessViewer::open(&server, line["id"].as_str().unwrap()).await;
     assert_eq!(viewer.until("never").await, Some(json!({"type": "exited", "exit_code": 7})));
     let (status, error) = start(json!(["no-such-program"])).await;
-    assert_eq!(
-        (status, error.as_str().unwrap().contains("no-such-program")),
-        (StatusCode::BAD_REQUEST, true)
-    );
+    assert_eq!((status, error.as_str().unwrap().contains("no-such-program")), (StatusCode::CONFLICT, true));
     let (_, line) = start(json!(["sleep", "600"])).await;
     assert_eq!(line["name"], "sleep");
     let proc = format!("/proc/{}", line["pid"]);
@@ -141,7 +139,12 @@ struct Exec(Child);
 impl Exec {
     fn start(server: &Server) -> Self {
         let mut command = Command::new(PARLOR);
-        command.args(["stdio", "exec"]).env("PARLOR_HOME", &server.home);
+        command.args(["stdio", "exec"]);
+        Self::spawn(server, command)
+    }
+
+    fn spawn(server: &Server, mut command: Command) -> Self {
+        command.env("PARLOR_HOME", &server.home);
         let mut exec = Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
         exec.send(&json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}}));
         exec.send(&json!({"method": "initialized"}));
@@ -175,7 +178,7 @@ impl Drop for Exec {
 async fn processes_of_a_stdio_client_can_be_watched() {
     let server = Server::start();
     let mut exec = Exec::start(&server);
-    assert!(!server.home.join("run").exists(), "there is no socket before the first process");
+    assert_eq!(process_sockets(&server), 0, "there is no socket before the first process");
     exec.run("job", "echo ready; read a; echo got $a; exit 5", "ready\r\n");
     let socket = server.home.join(format!("run/{}.sock", exec.0.id()));
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
@@ -209,5 +212,32 @@ async fn processes_of_a_stdio_client_can_be_watched() {
     exec.run("job", "echo ready", "ready\r\n");
     drop(exec.0.stdin.take());
     assert!(exec.0.wait().unwrap().success());
-    assert_eq!(std::fs::read_dir(server.home.join("run")).unwrap().count(), 0);
+    assert_eq!(process_sockets(&server), 0);
+}
+
+/// How many sockets of clients with processes there are.
+fn process_sockets(server: &Server) -> usize {
+    let sockets = std::fs::read_dir(server.home.join("run")).unwrap().map(|entry| entry.unwrap().path());
+    sockets.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).count()
+}
+
+#[tokio::test]
+async fn a_client_of_the_link_codex_exec_server_can_be_watched_too() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    server.prints(&["link", folder.path().to_str().unwrap()]);
+    let mut exec = Exec::spawn(&server, Command::new(folder.path().join("codex-exec-server")));
+    exec.run("job", "echo ready; read a", "ready\r\n");
+    assert_eq!(get(&server, "/api/processes").await[0]["name"], "job");
+}
+
+#[tokio::test]
+async fn a_start_of_the_server_removes_the_sockets_of_killed_ones() {
+    let mut server = Server::start();
+    let folder = server.home.join("run");
+    let (stale, living) = (folder.join("1.sock"), folder.join("2.sock"));
+    drop(UnixListener::bind(&stale).unwrap());
+    let _listener = UnixListener::bind(&living).unwrap();
+    server.kill_and_restart();
+    assert!(!stale.exists() && living.exists());
 }

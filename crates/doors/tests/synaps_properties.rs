@@ -106,7 +106,11 @@ proptest! {
                 }
                 _ => {}
             }
-            turns += usize::from(frame["type"] == "response" && frame["command"] == "prompt");
+            // A prompt that is refused late has a response instead of an error, and no turn.
+            let is_refused = frame["ok"] == false
+                && offsets.checked_sub(1).is_none_or(|before| received[before]["type"] != "agent_end");
+            let is_prompt = frame["type"] == "response" && frame["command"] == "prompt";
+            turns += usize::from(is_prompt && !is_refused);
         }
         prop_assert_eq!(settled, expected);
         prop_assert_eq!(ends, turns);

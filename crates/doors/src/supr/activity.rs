@@ -1,13 +1,15 @@
-//! Makes activities, the events on the wire, of the events of runs.
+//! Turns each event of a run into an activity, the event on the wire: all fields of its envelope (`sequence`,
+//! `idempotency_key`, …) and its data.
 
 use parlor_vocab::{
-    Entry, ErrorScope, Failure, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent,
-    StepKind, SubagentEvent, ToolCallId, ToolEvent, Usage, UserInput,
+    Entry, ErrorScope, Failure, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, Sender,
+    StepEvent, StepKind, SubagentEvent, ToolCallId, ToolEvent, Usage, UserInput,
 };
 use serde_json::{Map, Value, json};
 
 use super::code;
 use super::encode::object;
+use super::fence::fenced;
 use super::preview::{self, truncated};
 use super::run::Run;
 use super::wire::{Activity, VERSION};
@@ -25,6 +27,17 @@ pub(super) struct ActivityEvent<'a> {
     pub(super) entry: &'a Entry,
     /// Whether the event happened before the connection began.
     pub(super) replay: bool,
+    /// What the client shows as it is.
+    pub(super) plain_text: PlainText,
+}
+
+/// Whether a client knows the format `plain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlainText {
+    /// A client with `stream=1`: the text is exactly the deltas that it got before.
+    Known,
+    /// Any other client shows all texts as markdown, so plain text comes in a fenced block.
+    Fenced,
 }
 
 impl ActivityEvent<'_> {
@@ -117,7 +130,11 @@ impl ActivityEvent<'_> {
     fn message(&self, id: &MessageId, text: &str) -> Value {
         let route = if self.run.is_agent_explicit { "explicit" } else { "default" };
         // The output of a program is not markdown, even if it looks like it.
-        let format = if self.run.repeats_tool_output(id, text) { "plain" } else { "markdown" };
+        let (text, format) = match (self.run.repeats_tool_output(id, text), self.plain_text) {
+            (true, PlainText::Known) => (text.into(), "plain"),
+            (true, PlainText::Fenced) => (fenced(text), "markdown"),
+            (false, _) => (text.into(), "markdown"),
+        };
         let mut data = json!({"message_id": id.as_str(), "text": text, "format": format,
                               "resolved_agent_id": self.run.agent, "route_matched_by": route});
         if let (Some(model), Some(data)) = (&self.run.model, data.as_object_mut()) {
@@ -196,7 +213,7 @@ impl ActivityEvent<'_> {
 }
 
 fn started(input: &UserInput, message: &str) -> Value {
-    json!({
+    let mut data = json!({
         "title": truncated(&input.text, preview::TITLE_CHARS),
         "goal": truncated(&input.text, preview::GOAL_CHARS),
         "input_summary": truncated(&input.text, preview::SUMMARY_CHARS),
@@ -204,7 +221,14 @@ fn started(input: &UserInput, message: &str) -> Value {
         "mode": "interactive",
         "capabilities": ["tools", "chat"],
         "input": {"message_id": message, "text": input.text, "media": input.media.iter().map(file).collect::<Value>(), "key": input.key},
-    })
+    });
+    if let Some(Sender { door, client }) = &input.by {
+        data["by"] = match client {
+            Some(client) => json!({"door": door, "client": client}),
+            None => json!({"door": door}),
+        };
+    }
+    data
 }
 
 fn file(media: &Media) -> Value {

@@ -1,6 +1,7 @@
-//! All error codes and error texts of the supr protocol. No other file spells one.
+//! All error codes and error texts of the supr protocol, also `RUN_CANCELLED` of a stopped run. No other file spells
+//! one.
 
-use parlor_vocab::SessionRefusal;
+use parlor_vocab::{SessionId, SessionRefusal};
 
 use super::MAX_ATTACHMENTS;
 
@@ -46,6 +47,13 @@ pub(super) fn unknown_type(kind: &str) -> FrameError {
 
 pub(super) fn empty_content() -> FrameError {
     FrameError::new("empty_content", "message content is empty")
+}
+
+pub(super) fn watched(session: &SessionId) -> FrameError {
+    let session = quote_of(session.as_str());
+    let message =
+        format!("this connection only watches session {session:?}; connect with it as session_id to send");
+    FrameError::new("read_only", message)
 }
 
 pub(super) fn reasoning_not_a_string() -> FrameError {

@@ -1,12 +1,13 @@
 //! What each request of the client does.
 //!
-//! Requests are carried out one after another. A request that needs the backend becomes [`Pending`]; later requests wait.
+//! Requests are carried out, and answered, one after another: clients match answers with frames by their order alone. A
+//! request that needs the backend becomes [`Pending`]; later frames wait.
 
 use std::time::Instant;
 
 use parlor_vocab::{
     AgentChoice, Entry, ErrorScope, EventId, Failure, FileError, Media, NamedFile, NewSession, RegistryReply,
-    RegistryRequest, RunEnding, RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionId,
+    RegistryRequest, RunEnding, RunEvent, RunId, Sender, Seq, SessionCommand, SessionEvent, SessionId,
     SessionRefusal, UserInput, WhenBusy,
 };
 use serde_json::Map;
@@ -16,7 +17,7 @@ use super::decode::{self, Request, StopRequest};
 use super::machine::SuprMachine;
 use super::media::{self, Content, Item, Label, MAX_MEDIA_BYTES, Upload};
 use super::run::Run;
-use super::{FILES_WAIT, MAX_WAITING_FRAMES};
+use super::{DOOR, FILES_WAIT};
 use crate::Ticket;
 
 /// What the pending request waits for.
@@ -31,6 +32,18 @@ pub(super) enum Pending {
     Store(Box<MediaUpload>, Label),
     /// The session stops a run.
     Stop,
+}
+
+/// A frame that waits for the pending request.
+pub(super) enum Waiting {
+    Request(Result<Request, FrameError>),
+    /// A stop that was submitted at once, because it need not wait for files. Only its refusal waits for its turn.
+    EarlyStop {
+        ticket: Ticket,
+        stop: StopRequest,
+        /// `None` until the backend has answered.
+        refusal: Option<SessionRefusal>,
+    },
 }
 
 /// A message whose files are being downloaded or stored.
@@ -49,25 +62,42 @@ pub(super) struct MediaUpload {
 
 impl SuprMachine {
     pub(super) fn on_frame(&mut self, now: Instant, bytes: &[u8]) {
-        match decode::request(bytes, &self.params.agents) {
-            Ok(Request::Ping { id }) => self.send_typed("pong", id, None, Map::new()),
-            Ok(Request::Stop(stop)) if self.may_stop_at_once() => {
+        let request = decode::request(bytes, &self.params.agents);
+        match request.and_then(|request| self.refuse_watched(request)) {
+            Ok(Request::Stop(stop)) if self.is_receiving_files() => {
                 let ticket = self.submit_stop(stop.clone());
-                self.early_stops.insert(ticket, stop);
+                self.push_waiting(Waiting::EarlyStop { ticket, stop, refusal: None }, bytes.len());
             }
-            // An error waits for its turn too: clients match errors with frames by their order alone.
-            request if self.pending.is_some() => {
-                self.waiting_bytes += bytes.len();
-                self.waiting.push_back((request, bytes.len()));
-            }
+            request if self.pending.is_some() => self.push_waiting(Waiting::Request(request), bytes.len()),
             request => self.dispatch(now, request),
         }
     }
 
-    /// Whether a stop may overtake the pending request: it need not wait for files, which may take a minute.
-    fn may_stop_at_once(&self) -> bool {
+    /// Refuses a request that would change a session which the client only watches.
+    fn refuse_watched(&self, request: Request) -> Result<Request, FrameError> {
+        let (session, key) = match &request {
+            Request::Send { session, key, .. } | Request::Media { session, key, .. } => {
+                (session, key.as_ref())
+            }
+            Request::Stop(stop) => (&stop.session, None),
+            Request::Ping { .. } => (&None, None),
+        };
+        let is_watched =
+            |session: &&SessionId| **session != self.params.session && self.params.watch.contains(session);
+        match session.as_ref().filter(is_watched) {
+            Some(session) => Err(code::watched(session).for_key(key)),
+            None => Ok(request),
+        }
+    }
+
+    fn push_waiting(&mut self, waiting: Waiting, bytes: usize) {
+        self.waiting_bytes += bytes;
+        self.waiting.push_back((waiting, bytes));
+    }
+
+    /// Whether the pending request waits for files, which may take a minute.
+    fn is_receiving_files(&self) -> bool {
         matches!(self.pending, Some((_, Pending::Fetch(..) | Pending::Store(..))))
-            && self.early_stops.len() < MAX_WAITING_FRAMES
     }
 
     fn submit_stop(&mut self, StopRequest { session, run, reason }: StopRequest) -> Ticket {
@@ -75,19 +105,56 @@ impl SuprMachine {
         self.submit(RegistryRequest::Session(session, SessionCommand::Stop { run, reason }))
     }
 
-    pub(super) fn on_stopped(
+    /// Forgets an early stop that was accepted, and keeps the refusal of another until its turn.
+    pub(super) fn on_early_stop_answer(
         &mut self,
-        now: Instant,
-        stop: StopRequest,
+        answered: Ticket,
         answer: Result<RegistryReply, SessionRefusal>,
     ) {
-        let is_idle = matches!(answer, Err(SessionRefusal::NoActiveRun | SessionRefusal::UnknownSession(_)));
-        if is_idle && self.pending.is_some() {
-            // There is no run yet, so the stop is meant for the run of the pending message.
-            self.waiting.push_front((Ok(Request::Stop(stop)), 0));
-        } else {
-            self.on_pending_answer(now, Pending::Stop, answer);
+        let is_answered = |(waiting, _): &(Waiting, usize)| matches!(waiting, Waiting::EarlyStop { ticket, .. } if *ticket == answered);
+        let Some(position) = self.waiting.iter().position(is_answered) else { return };
+        match (answer, self.waiting.get_mut(position)) {
+            (Err(refused), Some((Waiting::EarlyStop { refusal, .. }, _))) => *refusal = Some(refused),
+            (Ok(_), _) | (Err(_), _) => {
+                let bytes = self.waiting.remove(position).map_or(0, |(_, bytes)| bytes);
+                self.waiting_bytes -= bytes;
+            }
         }
+    }
+
+    /// Carries out the frames that waited, up to the first one that needs the backend.
+    pub(super) fn dispatch_waiting(&mut self, now: Instant) {
+        if self.pending.is_none() {
+            self.repeat_early_stops();
+        }
+        while self.pending.is_none()
+            && let Some((waiting, bytes)) = self.waiting.pop_front()
+        {
+            self.waiting_bytes -= bytes;
+            match waiting {
+                Waiting::Request(request) => self.dispatch(now, request),
+                Waiting::EarlyStop { ticket, refusal: None, .. } => {
+                    self.pending = Some((ticket, Pending::Stop))
+                }
+                Waiting::EarlyStop { refusal: Some(refusal), .. } => {
+                    self.send_error(code::stop_refused(&refusal));
+                }
+            }
+        }
+    }
+
+    /// Submits the early stops again that found no active run. The run of the request that was pending may be active
+    /// now, and is what they are meant for.
+    fn repeat_early_stops(&mut self) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for (waiting, _) in &mut waiting {
+            if let Waiting::EarlyStop { ticket, stop, refusal } = waiting
+                && refusal.take_if(|refusal| is_idle(refusal)).is_some()
+            {
+                *ticket = self.submit_stop(stop.clone());
+            }
+        }
+        self.waiting = waiting;
     }
 
     pub(super) fn dispatch(&mut self, now: Instant, request: Result<Request, FrameError>) {
@@ -121,6 +188,7 @@ impl SuprMachine {
 
     fn send_input(&mut self, session: SessionId, mut input: UserInput) {
         input.traceparent.clone_from(&self.params.traceparent);
+        input.by = Some(Sender::at(DOOR));
         self.submit_input(session, Box::new(input));
     }
 
@@ -141,7 +209,7 @@ impl SuprMachine {
         };
         match content {
             Content::Url(_) if now.duration_since(upload.started) >= FILES_WAIT => {
-                self.send_error(code::not_downloaded().for_key(upload.key.as_ref()));
+                self.refuse_upload(&upload, code::not_downloaded());
             }
             Content::Url(url) => {
                 let ticket = self.submit(RegistryRequest::Fetch { url, max_bytes: MAX_MEDIA_BYTES });
@@ -149,8 +217,22 @@ impl SuprMachine {
             }
             Content::Base64(text) => match media::decode_base64(&text) {
                 Ok(bytes) => self.store_file(upload, label, bytes),
-                Err(error) => self.send_error(error.for_key(upload.key.as_ref())),
+                Err(error) => self.refuse_upload(&upload, error),
             },
+        }
+    }
+
+    /// Answers a message whose files cannot all be received, and discards those that were.
+    fn refuse_upload(&mut self, upload: &MediaUpload, error: FrameError) {
+        self.send_error(error.for_key(upload.key.as_ref()));
+        self.discard(&upload.stored);
+    }
+
+    /// Removes the files of a refused message. Nobody waits for the answer.
+    fn discard(&mut self, stored: &[Media]) {
+        if !stored.is_empty() {
+            let ids = stored.iter().map(|media| media.id.clone()).collect();
+            self.submit(RegistryRequest::DiscardMedia(ids));
         }
     }
 
@@ -181,13 +263,12 @@ impl SuprMachine {
             }
             (Pending::Send { session, input } | Pending::Create { session, input }, Err(refusal)) => {
                 self.refuse_input(&session, &input, &refusal);
+                self.discard(&input.media);
             }
             (Pending::Stop, Err(refusal)) => self.send_error(code::stop_refused(&refusal)),
             (Pending::Fetch(upload, label), Ok(RegistryReply::Files(mut files))) => match files.pop() {
                 Some(Ok(file)) => self.store_file(upload, label, file.bytes),
-                Some(Err(FileError::TooLarge { .. })) => {
-                    self.send_error(code::too_large().for_key(upload.key.as_ref()))
-                }
+                Some(Err(FileError::TooLarge { .. })) => self.refuse_upload(&upload, code::too_large()),
                 Some(Err(
                     FileError::Missing
                     | FileError::NotRegular
@@ -195,23 +276,19 @@ impl SuprMachine {
                     | FileError::Unreadable
                     | FileError::Empty,
                 ))
-                | None => {
-                    self.send_error(code::not_downloaded().for_key(upload.key.as_ref()));
-                }
+                | None => self.refuse_upload(&upload, code::not_downloaded()),
             },
-            (Pending::Fetch(upload, _), _) => {
-                self.send_error(code::not_downloaded().for_key(upload.key.as_ref()));
-            }
+            (Pending::Fetch(upload, _), _) => self.refuse_upload(&upload, code::not_downloaded()),
             (Pending::Store(mut upload, label), Ok(RegistryReply::Stored(stored))) => {
                 upload.stored.extend(stored);
                 upload.labels.push(label);
                 self.receive_next_file(now, upload);
             }
             (Pending::Store(upload, _), Err(refusal)) => {
-                self.send_error(code::not_stored(&refusal.to_string()).for_key(upload.key.as_ref()));
+                self.refuse_upload(&upload, code::not_stored(&refusal.to_string()));
             }
             (Pending::Store(upload, _), Ok(_)) => {
-                self.send_error(code::not_stored("it was not stored").for_key(upload.key.as_ref()));
+                self.refuse_upload(&upload, code::not_stored("it was not stored"));
             }
         }
     }
@@ -219,7 +296,7 @@ impl SuprMachine {
     fn new_session(&self) -> NewSession {
         NewSession {
             title: None,
-            door: "supr".to_owned(),
+            door: DOOR.to_owned(),
             folder: self.params.folder.clone(),
             choice: AgentChoice::default(),
             system: None,
@@ -248,4 +325,9 @@ impl SuprMachine {
             self.send_activity(session, &id, &run, &entry, false);
         }
     }
+}
+
+/// Whether a stop was refused because there was nothing to stop.
+fn is_idle(refusal: &SessionRefusal) -> bool {
+    matches!(refusal, SessionRefusal::NoActiveRun | SessionRefusal::UnknownSession(_))
 }

@@ -1,4 +1,4 @@
-//! Encodes frames.
+//! Encodes typed frames: their envelope, and the `error` frame.
 
 use parlor_vocab::Timestamp;
 use serde::Serialize;

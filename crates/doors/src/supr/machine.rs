@@ -13,13 +13,13 @@ use parlor_vocab::{
 };
 use serde_json::{Map, Value, json};
 
-use super::activity::ActivityEvent;
+use super::activity::{ActivityEvent, PlainText};
 use super::code::{self, FrameError};
-use super::decode::{self, Request, StopRequest};
-use super::dispatch::Pending;
+use super::decode;
+use super::dispatch::{Pending, Waiting};
 use super::encode::{self, object};
 use super::media;
-use super::replay::session_frame;
+use super::replay::{delta_frame, session_frame};
 use super::run::Run;
 use super::{MAX_FRAME_BYTES, MAX_SENT_MEDIA_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES};
 use crate::{Input, InputOf, Machine, Output, Ticket};
@@ -57,11 +57,9 @@ pub struct SuprMachine {
     sessions: HashMap<SessionId, Watched>,
     /// The request that is being carried out, and the ticket of the backend request that it waits for.
     pub(super) pending: Option<(Ticket, Pending)>,
-    /// The requests that wait for the pending one, with the size of their frames.
-    pub(super) waiting: VecDeque<(Result<Request, FrameError>, usize)>,
+    /// The frames that wait for the pending request, with their sizes.
+    pub(super) waiting: VecDeque<(Waiting, usize)>,
     pub(super) waiting_bytes: usize,
-    /// Stops that overtook a pending upload of files.
-    pub(super) early_stops: HashMap<Ticket, StopRequest>,
     /// Watches that the backend has not confirmed yet.
     pending_watches: HashMap<Ticket, SessionId>,
     /// Files of answers that the backend is reading for the client.
@@ -91,7 +89,6 @@ impl SuprMachine {
             pending: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            early_stops: HashMap::new(),
             pending_watches: HashMap::new(),
             pending_reads: HashMap::new(),
             next_ticket: 0,
@@ -156,7 +153,7 @@ impl Machine for SuprMachine {
     }
 
     fn has_work_in_progress(&self) -> bool {
-        self.pending.is_some() || !self.early_stops.is_empty()
+        self.pending.is_some()
     }
 
     fn max_line_bytes(&self) -> usize {
@@ -166,9 +163,6 @@ impl Machine for SuprMachine {
 
 impl SuprMachine {
     fn on_answer(&mut self, now: Instant, ticket: Ticket, answer: Result<RegistryReply, SessionRefusal>) {
-        if let Some(stop) = self.early_stops.remove(&ticket) {
-            return self.on_stopped(now, stop, answer);
-        }
         if let Some(session) = self.pending_watches.remove(&ticket) {
             return self.on_watching(&session, answer);
         }
@@ -177,13 +171,9 @@ impl SuprMachine {
         }
         if let Some((_, pending)) = self.pending.take_if(|(waiting, _)| *waiting == ticket) {
             self.on_pending_answer(now, pending, answer);
-            while self.pending.is_none()
-                && let Some((request, bytes)) = self.waiting.pop_front()
-            {
-                self.waiting_bytes -= bytes;
-                self.dispatch(now, request);
-            }
+            return self.dispatch_waiting(now);
         }
+        self.on_early_stop_answer(ticket, answer);
     }
 
     fn on_watching(&mut self, session: &SessionId, answer: Result<RegistryReply, SessionRefusal>) {
@@ -264,8 +254,10 @@ impl SuprMachine {
     ) {
         let SessionEvent::Run { sequence, event, .. } = &entry.event else { return };
         let sequence = *sequence;
+        let plain_text = if self.params.streams { PlainText::Known } else { PlainText::Fenced };
+        let session_id = session.as_str();
         let activity_event =
-            ActivityEvent { session: session.as_str(), id, run, sequence, event, entry, replay };
+            ActivityEvent { session: session_id, id, run, sequence, event, entry, replay, plain_text };
         self.outbox.push_back(Output::Send(encode::bytes(&activity_event.activity())));
         if let RunEvent::Message(MessageEvent::Completed { media, .. }) = event
             && !media.is_empty()
@@ -289,17 +281,7 @@ impl SuprMachine {
         if self.sessions.get(session).is_none_or(|watched| watched.last < watched.seen) {
             return;
         }
-        let (kind, payload) = match stream {
-            StreamKind::Message(id) => ("message.delta", json!({"message_id": id.as_str()})),
-            StreamKind::Reasoning(id) => ("reasoning.delta", json!({"step_id": id.as_str()})),
-            StreamKind::ToolOutput(id) => ("tool.output", json!({"tool_call_id": id.as_str()})),
-            StreamKind::ToolInput { call, tool } => {
-                ("tool.input", json!({"tool_call_id": call.as_str(), "tool_name": tool}))
-            }
-        };
-        let mut payload = object(payload);
-        payload.insert("run_id".to_owned(), Value::from(run.as_str()));
-        payload.insert("text".to_owned(), Value::from(text));
+        let (kind, payload) = delta_frame(run, stream, text);
         self.send_typed(kind, None, Some(session.to_string()), payload);
     }
 

@@ -10,7 +10,7 @@
 //!   the files of a frame.
 //! - `machine` is the state machine and `dispatch` what each request does.
 //! - `activity` makes activities of run events, `run` stores what they need of earlier events, `preview` shortens and
-//!   redacts what is shown, and `encode` writes frames.
+//!   redacts what is shown, `fence` makes markdown of the output of programs, and `encode` writes frames.
 //! - `replay` makes frames of log entries without a connection.
 //! - `code` has all error codes and texts.
 //!
@@ -22,6 +22,7 @@ mod code;
 mod decode;
 mod dispatch;
 mod encode;
+mod fence;
 mod machine;
 mod media;
 mod preview;
@@ -32,9 +33,13 @@ pub mod wire;
 
 use std::time::Duration;
 
+pub use fence::fenced;
 pub use machine::{ConnectionParams, SuprMachine};
 pub use media::MAX_MEDIA_BYTES;
 pub use replay::{Replay, error_code, event_type};
+
+/// The door's name in sessions.
+const DOOR: &str = "supr";
 
 /// The longest message that a client may send: 64 MiB. A file of [`MAX_MEDIA_BYTES`] fits as base64.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
@@ -45,7 +50,7 @@ pub const MAX_ATTACHMENTS: usize = 64;
 /// How long the downloads of one frame may take. After that the door starts no further download.
 pub const FILES_WAIT: Duration = Duration::from_secs(60);
 
-/// The most frames that may wait while an earlier one is carried out; `ping` never waits.
+/// The most frames that may wait while an earlier one is carried out.
 pub const MAX_WAITING_FRAMES: usize = 16;
 
 /// The most bytes of waiting frames in all. Above it the door reads no further frame.

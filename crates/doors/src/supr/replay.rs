@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use parlor_vocab::{Entry, QueuedInput, RunEnding, RunEvent, RunId, SessionEvent, SessionId};
+use parlor_vocab::{
+    Entry, QueuedInput, RunEnding, RunEvent, RunId, SessionEvent, SessionId, StreamKind, Timestamp,
+};
 use serde_json::{Map, Value, json};
 
-use super::activity::ActivityEvent;
+use super::activity::{ActivityEvent, PlainText};
 use super::code::RUN_CANCELLED;
 use super::encode::{self, object};
 use super::run::Run;
@@ -40,12 +42,40 @@ impl Replay {
         let run = self.runs.get_mut(id)?;
         run.record(event);
         let (session, sequence) = (self.session.as_str(), *sequence);
-        let activity = ActivityEvent { session, id, run, sequence, event, entry, replay: true }.activity();
+        let (replay, plain_text) = (true, PlainText::Known);
+        let activity =
+            ActivityEvent { session, id, run, sequence, event, entry, replay, plain_text }.activity();
         if matches!(event, RunEvent::Ended { .. }) {
             self.runs.remove(id);
         }
         Some(encode::bytes(&activity))
     }
+
+    /// The frame of live text, as a client with `stream=1` gets it at the time `now`.
+    pub fn delta(&self, run: &RunId, stream: &StreamKind, text: &str, now: Timestamp) -> Vec<u8> {
+        let (kind, payload) = delta_frame(run, stream, text);
+        encode::typed(kind, None, Some(self.session.to_string()), payload, now)
+    }
+}
+
+/// The type and payload of the frame of live text. Only clients with `stream=1` get these frames.
+pub(super) fn delta_frame(
+    run: &RunId,
+    stream: &StreamKind,
+    text: &str,
+) -> (&'static str, Map<String, Value>) {
+    let (kind, payload) = match stream {
+        StreamKind::Message(id) => ("message.delta", json!({"message_id": id.as_str()})),
+        StreamKind::Reasoning(id) => ("reasoning.delta", json!({"step_id": id.as_str()})),
+        StreamKind::ToolOutput(id) => ("tool.output", json!({"tool_call_id": id.as_str()})),
+        StreamKind::ToolInput { call, tool } => {
+            ("tool.input", json!({"tool_call_id": call.as_str(), "tool_name": tool}))
+        }
+    };
+    let mut payload = object(payload);
+    payload.insert("run_id".to_owned(), Value::from(run.as_str()));
+    payload.insert("text".to_owned(), Value::from(text));
+    (kind, payload)
 }
 
 /// The type of an entry: that of its frame, or a name of its own if the entry has no frame.
@@ -53,9 +83,8 @@ pub fn event_type(entry: &Entry) -> &'static str {
     match &entry.event {
         SessionEvent::Run { run: id, sequence, event } => {
             let run = Run::refused(false, String::new(), None);
-            let activity_event =
-                ActivityEvent { session: "", id, run: &run, sequence: *sequence, event, entry, replay: true };
-            activity_event.kind()
+            let (run, sequence, replay, plain_text) = (&run, *sequence, true, PlainText::Known);
+            ActivityEvent { session: "", id, run, sequence, event, entry, replay, plain_text }.kind()
         }
         SessionEvent::Renamed { .. } => RENAMED,
         SessionEvent::Queued(_) => QUEUED,

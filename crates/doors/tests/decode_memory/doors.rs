@@ -1,12 +1,13 @@
 //! Connects to each door and passes in the frame that is measured.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use parlor_doors::exec::ExecMachine;
 use parlor_doors::fuzz_harness::DeterministicSource;
 use parlor_doors::loaf::{LoafMachine, ServerParams};
-use parlor_doors::supex::{BridgeMachine, ReplMachine};
+use parlor_doors::supex::{AttachInfo, BridgeMachine, ReplMachine};
 use parlor_doors::supr::{ConnectionParams, SuprMachine};
 use parlor_doors::synaps::{ChildParams, SynapsMachine};
 use parlor_doors::{Input, Machine, Output};
@@ -50,6 +51,7 @@ pub(crate) fn loaf(frame: &[u8]) {
         credentials: Credentials::default(),
         skill_folders: Vec::new(),
         skill_count: 0,
+        agent_commands: HashMap::new(),
         tools: Vec::new(),
         clock: Arc::clone(&source) as _,
         ids: source,
@@ -64,9 +66,13 @@ pub(crate) fn synaps(frame: &[u8]) {
     let mut machine = SynapsMachine::new(ChildParams {
         session: SessionId::parse("s").expect("a short text"),
         head: Seq(1),
+        is_new: true,
+        active: None,
+        key_prefix: "child".to_owned(),
         new_session: NewSession { title, door: "synaps".to_owned(), folder, choice, system, forked_from },
         default_model: "m".to_owned(),
         models: Vec::new(),
+        routes: Vec::new(),
         tools: Vec::new(),
     });
     while machine.poll().is_some() {}
@@ -94,7 +100,9 @@ where
 }
 
 pub(crate) fn bridge(frame: &[u8]) {
-    before_and_after_hello(frame, || BridgeMachine::new(None, "one".into(), Instant::now()));
+    before_and_after_hello(frame, || {
+        BridgeMachine::new(None, AttachInfo::new("one", "nonce1"), Instant::now())
+    });
 }
 
 pub(crate) fn repl(frame: &[u8]) {

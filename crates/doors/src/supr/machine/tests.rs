@@ -1,7 +1,8 @@
 //! Tests that transcripts cannot show: rare answers of the backend, and limits.
 
 use parlor_vocab::{
-    AgentId, EventId, FileError, MediaId, MessageId, NamedFile, RunEnding, SessionCommand, UserInput,
+    AgentId, EventId, FileError, MediaId, MessageId, NamedFile, RunEnding, SessionCommand, StepId,
+    ToolCallId, ToolEvent, UserInput,
 };
 
 use super::super::{FILES_WAIT, MAX_KEY_BYTES};
@@ -71,11 +72,12 @@ fn run_event(sequence: u64, event: RunEvent) -> SessionEvent {
 fn started(traceparent: Option<&str>) -> SessionEvent {
     let input = UserInput { traceparent: traceparent.map(str::to_owned), ..UserInput::default() };
     let (agent, message) = (AgentId::parse("a").unwrap(), MessageId::parse("msg_1").unwrap());
-    run_event(1, RunEvent::Started { parent: None, agent, model: None, input, message })
+    let (parent, model, missing_agent) = (None, None, None);
+    run_event(1, RunEvent::Started { parent, agent, model, missing_agent, input, message })
 }
 
 #[test]
-fn the_number_of_waiting_frames_is_limited_and_pings_do_not_wait() {
+fn the_number_of_waiting_frames_is_limited() {
     let mut machine = watching(params(), 0, 0);
     let stop = r#"{"type":"run.stop"}"#;
     (0..=MAX_WAITING_FRAMES).for_each(|_| {
@@ -83,11 +85,22 @@ fn the_number_of_waiting_frames_is_limited_and_pings_do_not_wait() {
         send_frame(&mut machine, stop);
     });
     assert!(!machine.wants_frame());
-    send_frame(&mut machine, r#"{"type":"ping","id":"p"}"#);
-    let (frames, requests) = drain(&mut machine);
-    assert_eq!((frames.len(), &frames[0]["id"], requests.len()), (1, &json!("p"), 1));
+    let (_, requests) = drain(&mut machine);
+    assert_eq!(requests.len(), 1);
     machine.handle(Instant::now(), Input::Answer(requests[0].0, Err(SessionRefusal::NoActiveRun)));
     assert!(machine.wants_frame());
+}
+
+#[test]
+fn a_ping_does_not_overtake_the_refusal_of_the_frame_before_it() {
+    let mut machine = watching(params(), 0, 0);
+    send_frame(&mut machine, r#"{"type":"run.stop"}"#);
+    send_frame(&mut machine, r#"{"type":"ping","id":"p"}"#);
+    let (frames, requests) = drain(&mut machine);
+    assert_eq!((frames, requests.len()), (Vec::new(), 1));
+    answer(&mut machine, requests[0].0, Err(SessionRefusal::NoActiveRun));
+    let (frames, _) = drain(&mut machine);
+    assert_eq!((&frames[0]["payload"]["code"], &frames[1]["id"]), (&json!("no_active_run"), &json!("p")));
 }
 
 #[test]
@@ -154,6 +167,31 @@ fn files_of_an_answer_are_sent_after_it() {
     };
     let expected = [sent("image", "aGk=", "a.png", "image/png"), sent("file", "", "b.bin", "x/y")];
     assert_eq!(drain(&mut machine).0, expected);
+}
+
+#[test]
+fn only_clients_that_stream_get_plain_text() {
+    let output = || "# x".to_owned();
+    for (streams, expected) in
+        [(true, json!(["# x", "plain"])), (false, json!(["```\n# x\n```", "markdown"]))]
+    {
+        let mut machine = watching(ConnectionParams { streams, ..params() }, 0, 0);
+        send_entry(&mut machine, 2, started(None));
+        let (call, step) = (ToolCallId::parse("c").unwrap(), StepId::parse("s").unwrap());
+        let (tool, input) = ("shell".to_owned(), String::new());
+        let message = MessageId::parse("msg_2").unwrap();
+        let events = [
+            RunEvent::Tool(ToolEvent::Called { step, call: call.clone(), tool, input }),
+            RunEvent::Tool(ToolEvent::Completed { call, output: output(), duration_ms: 1 }),
+            RunEvent::Message(MessageEvent::Started { message: message.clone() }),
+            RunEvent::Message(MessageEvent::Completed { message, text: output(), media: Vec::new() }),
+        ];
+        let mut data = Value::Null;
+        for (event, number) in events.into_iter().zip(2..) {
+            data = send_entry(&mut machine, number + 1, run_event(number, event))[0]["data"].take();
+        }
+        assert_eq!(json!([data["text"], data["format"]]), expected);
+    }
 }
 
 #[test]
@@ -236,13 +274,40 @@ fn wrong_run() -> SessionRefusal {
     SessionRefusal::WrongRun { asked: id("run_1"), active: id("run_2") }
 }
 
+/// Answers the download with a failure, and returns the codes of the errors that the client gets.
+fn codes_after_failed_download(machine: &mut SuprMachine, fetch: Ticket) -> Vec<Value> {
+    answer(machine, fetch, Ok(RegistryReply::Files(vec![Err(FileError::Unreadable)])));
+    drain(machine).0.iter().map(|frame| frame["payload"]["code"].clone()).collect()
+}
+
 #[test]
-fn a_stop_does_not_wait_for_files() {
-    let (mut machine, _) = fetching();
+fn a_stop_does_not_wait_for_files_but_its_refusal_comes_in_order() {
+    let (mut machine, fetch) = fetching();
     send_frame(&mut machine, r#"{"type":"run.stop"}"#);
     let stop = submitted_stop(&mut machine).unwrap();
     answer(&mut machine, stop, Err(wrong_run()));
-    assert_eq!(drain(&mut machine).0[0]["payload"]["code"], "run_mismatch");
+    assert!(drain(&mut machine).0.is_empty());
+    assert_eq!(codes_after_failed_download(&mut machine, fetch), ["media_write_failed", "run_mismatch"]);
+    // The refusal is also in order if it arrives after the end of the request before it.
+    let (mut machine, fetch) = fetching();
+    send_frame(&mut machine, r#"{"type":"run.stop"}"#);
+    send_frame(&mut machine, "{");
+    let stop = submitted_stop(&mut machine).unwrap();
+    assert_eq!(codes_after_failed_download(&mut machine, fetch), ["media_write_failed"]);
+    answer(&mut machine, stop, Err(wrong_run()));
+    let (frames, _) = drain(&mut machine);
+    assert_eq!(frames[0]["payload"]["code"], "run_mismatch");
+    assert_eq!(frames[1]["payload"]["code"], "invalid_message");
+}
+
+#[test]
+fn an_accepted_stop_leaves_nothing_behind() {
+    let (mut machine, fetch) = fetching();
+    send_frame(&mut machine, r#"{"type":"run.stop"}"#);
+    let stop = submitted_stop(&mut machine).unwrap();
+    answer(&mut machine, stop, Ok(RegistryReply::Done));
+    assert_eq!(codes_after_failed_download(&mut machine, fetch), ["media_write_failed"]);
+    assert!(machine.waiting.is_empty() && machine.waiting_bytes == 0 && machine.pending.is_none());
 }
 
 #[test]
@@ -271,5 +336,43 @@ fn no_download_starts_after_the_limit() {
     machine.handle(later, Input::Answer(requests[0].0, Ok(RegistryReply::Stored(vec![media]))));
     let (frames, requests) = drain(&mut machine);
     assert_eq!(frames[0]["payload"]["code"], "media_write_failed");
-    assert!(requests.is_empty(), "{requests:?}");
+    // No download; the file that was stored is discarded.
+    assert_eq!(requests.iter().map(|(_, request)| request).collect::<Vec<_>>(), [&discard_of("a")]);
+}
+
+fn discard_of(id: &str) -> RegistryRequest {
+    RegistryRequest::DiscardMedia(vec![MediaId::parse(id).unwrap()])
+}
+
+#[test]
+fn the_files_of_a_refused_frame_are_discarded() {
+    let media = Media { id: MediaId::parse("a").unwrap(), name: String::new(), mime: String::new(), size: 1 };
+    let frame = |second: &str| {
+        format!(
+            r#"{{"type":"media.send","payload":{{"attachments":[{{"data":"aGk="}},{{"data":"{second}"}}]}}}}"#
+        )
+    };
+    // The second file is not base64.
+    let mut machine = watching(params(), 0, 0);
+    send_frame(&mut machine, &frame("*"));
+    let store = drain(&mut machine).1.remove(0).0;
+    answer(&mut machine, store, Ok(RegistryReply::Stored(vec![media.clone()])));
+    let (frames, requests) = drain(&mut machine);
+    assert_eq!(
+        (&frames[0]["payload"]["code"], &requests[0].1),
+        (&json!("media_write_failed"), &discard_of("a"))
+    );
+    // The session refuses the message.
+    let mut machine = watching(params(), 0, 0);
+    send_frame(&mut machine, r#"{"type":"media.send","payload":{"data":"aGk="}}"#);
+    let store = drain(&mut machine).1.remove(0).0;
+    answer(&mut machine, store, Ok(RegistryReply::Stored(vec![media])));
+    let send = drain(&mut machine).1.remove(0).0;
+    answer(&mut machine, send, Err(SessionRefusal::QueueFull { limit: 16 }));
+    let (frames, requests) = drain(&mut machine);
+    assert_eq!((&frames[0]["event_type"], &requests[0].1), (&json!("error.raised"), &discard_of("a")));
+    // Nobody waits for the answer.
+    assert!(!machine.has_work_in_progress());
+    answer(&mut machine, requests[0].0, Ok(RegistryReply::Done));
+    assert!(drain(&mut machine).0.is_empty());
 }

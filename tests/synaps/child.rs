@@ -34,6 +34,12 @@ impl Home {
         self.0.path()
     }
 
+    /// Writes the settings.
+    pub(crate) fn configure(&self, settings: &str) {
+        std::fs::create_dir_all(self.state()).expect("a folder in the temporary one");
+        std::fs::write(self.state().join("parlor.toml"), settings).expect("a file in the temporary folder");
+    }
+
     /// The state folder, which the program creates.
     pub(crate) fn state(&self) -> PathBuf {
         self.folder().join("state")

@@ -7,11 +7,20 @@
 mod child;
 mod client;
 mod environment;
+mod files_for_models;
+mod import;
+#[path = "../kept_text.rs"]
+mod kept_text;
 mod many_children;
+mod models;
 mod node_parent;
 mod proc_info;
 mod random_input;
+mod replay;
 mod resume;
+#[path = "../models/scripted_server.rs"]
+#[allow(dead_code, reason = "these tests use only some of its replies")]
+mod scripted_server;
 mod shutdown;
 mod slow_parent;
 

@@ -73,6 +73,29 @@ async fn the_shell_of_a_killed_child_is_killed_too() {
     }
 }
 
+/// Kills a process that a failed test left running.
+struct KillOnDrop(u32);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        if is_running(self.0) {
+            signal(self.0, Signal::KILL);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_ignores_sigterm_ends_with_a_killed_child() {
+    let home = Home::new();
+    let mut child = home.child(&[]).await;
+    // The ignored signal stays ignored in the program that replaces the shell.
+    child.prompt("p", "!trap '' TERM; echo $$ >> processes; exec sleep 300").await;
+    let command = KillOnDrop(read_pids(&home.folder().join("processes"), 1).await[0]);
+    signal(child.pid(), Signal::KILL);
+    child.wait_without_reading().await;
+    wait_until("the command has ended", || !is_running(command.0)).await;
+}
+
 #[tokio::test]
 async fn shutdown_during_a_turn_delivers_the_whole_turn() {
     let home = Home::new();

@@ -9,6 +9,9 @@ use crate::soak;
 /// How much memory a child may use, in KiB. The answers of these tests are larger.
 const MAX_MEMORY_KIB: u64 = 64 << 10;
 
+/// The longest piece of text in one frame, before it is escaped.
+const MAX_DELTA_BYTES: usize = 64 << 10;
+
 #[tokio::test]
 async fn a_parent_that_does_not_read_for_a_while_loses_nothing() {
     // JSON escapes each euro sign in six bytes, so the answer is larger than all queues and pipes.
@@ -21,6 +24,8 @@ async fn a_parent_that_does_not_read_for_a_while_loses_nothing() {
         wait_until_idle(child.pid()).await;
         let frames = child.until_response("p").await;
         assert!(answer_text(&frames) == text, "the answer differs from the requested text");
+        let longest = frames.iter().filter_map(|frame| frame["event"]["delta"].as_str()).map(str::len).max();
+        assert!(longest.is_some_and(|bytes| bytes <= MAX_DELTA_BYTES), "a delta of {longest:?} bytes");
         let peak = peak_memory_kib(child.pid());
         assert!(peak < MAX_MEMORY_KIB, "{peak} KiB");
     }

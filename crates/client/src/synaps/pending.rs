@@ -1,4 +1,5 @@
-//! The commands of a connection that wait for an answer, and the turns that have not ended.
+//! The commands of a connection that wait for an answer, and the turns that have not ended: matches each answer to them
+//! by its id.
 //!
 //! The events of a turn carry no id. They belong to the oldest turn that has not ended, because a child runs one turn at a
 //! time and refuses others meanwhile.

@@ -1,8 +1,8 @@
 //! Attachments of a prompt: which paths and which contents are accepted.
 //!
-//! The door refuses a prompt with an invalid path. It only omits a file that models cannot read (too large, or of
-//! another type) and names it in the message instead, because the user in the chat does not see that a prompt was
-//! refused.
+//! The door refuses a prompt with an invalid path. A file that models cannot read (too large, or of another type) is
+//! named in the message, because the user in the chat does not see that a prompt was refused. It is attached all the
+//! same if it is not an image, so that the agent's tools can open it.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -42,10 +42,10 @@ fn path_error(RpcAttachment { path, .. }: &RpcAttachment) -> Option<String> {
 /// The files of a prompt after their check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CheckedAttachments {
-    /// The files for the model.
+    /// The files for the agent.
     pub(super) files: Vec<NamedFile>,
-    /// The paths of the files that the message only names.
-    pub(super) omitted: Vec<String>,
+    /// The paths of the files that the message names, because models cannot read them.
+    pub(super) named: Vec<String>,
 }
 
 /// Checks the files that were read. Returns the error text if the prompt is refused.
@@ -56,32 +56,33 @@ pub(super) fn check(
     let mut checked = CheckedAttachments::default();
     let mut remaining_bytes = MAX_ATTACHED_BYTES;
     for (path, file) in paths.iter().zip(read) {
-        let accepted = match file {
-            Ok(file) => Some(file)
-                .filter(|file| is_model_readable(&file.bytes) && file.bytes.len() as u64 <= remaining_bytes),
+        let file = match file {
+            Ok(file) => Some(file).filter(|file| file.bytes.len() as u64 <= remaining_bytes),
             Err(error) => match code::file_error(error) {
                 Some(refused) => return Err(refused),
                 None => None,
             },
         };
-        match accepted {
-            Some(file) => {
-                remaining_bytes -= file.bytes.len() as u64;
-                checked.files.push(file);
-            }
-            None => checked.omitted.push(path.to_string_lossy().into_owned()),
+        let is_readable = file.as_ref().is_some_and(|file| is_model_readable(&file.bytes));
+        if !is_readable {
+            checked.named.push(path.to_string_lossy().into_owned());
+        }
+        // A provider would refuse an image that is broken or too large.
+        let is_image = |file: &NamedFile| content_kind(&file.bytes) == Some(ContentKind::Image);
+        if let Some(file) = file.filter(|file| is_readable || !is_image(file)) {
+            remaining_bytes -= file.bytes.len() as u64;
+            checked.files.push(file);
         }
     }
     Ok(checked)
 }
 
-/// The message with the names of the omitted files before it.
-pub(super) fn prepend_names(omitted: &[String], message: String) -> String {
-    if omitted.is_empty() {
+/// The message with the names of the files before it that models cannot read.
+pub(super) fn prepend_names(named: &[String], message: String) -> String {
+    if named.is_empty() {
         return message;
     }
-    let quoted =
-        omitted.iter().map(|path| format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")));
+    let quoted = named.iter().map(|path| format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")));
     format!("[user attached files: {}]\n{message}", quoted.collect::<Vec<_>>().join(", "))
 }
 
@@ -113,7 +114,8 @@ pub(super) fn content_kind(bytes: &[u8]) -> Option<ContentKind> {
     text.chars().all(is_plain).then_some(ContentKind::Text)
 }
 
-fn is_model_readable(bytes: &[u8]) -> bool {
+/// Whether models can read a file with this content.
+pub(super) fn is_model_readable(bytes: &[u8]) -> bool {
     match content_kind(bytes) {
         Some(ContentKind::Image) => {
             let fits = |size: imagesize::ImageSize| size.width.max(size.height) <= MAX_IMAGE_SIDE;
@@ -153,31 +155,32 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_file_refuses_the_prompt_and_an_unsupported_file_is_omitted() {
+    fn an_unreadable_file_refuses_the_prompt_and_an_unsupported_file_is_named() {
         let path = vec![PathBuf::from("/a \"b\"")];
         for error in [FileError::Unreadable, FileError::NotRegular, FileError::Empty] {
             assert!(check(&path, vec![Err(error)]).is_err());
         }
-        for omitted in [
-            Err(FileError::TooLarge { bytes: u64::MAX }),
-            file(b"\xff\xfe\x00".to_vec()),
-            file("bell \x07"),
-            file("%PDF-1.4 no end"),
-            file(PNG[..12].to_vec()),
-            file("x".repeat(MAX_TEXT_BYTES + 1)),
+        for (named, attached) in [
+            (Err(FileError::TooLarge { bytes: u64::MAX }), 0),
+            (file(b"\xff\xfe\x00".to_vec()), 1),
+            (file("bell \x07"), 1),
+            (file("%PDF-1.4 no end"), 1),
+            (file(PNG[..12].to_vec()), 0),
+            (file("x".repeat(MAX_TEXT_BYTES + 1)), 1),
         ] {
-            let checked = check(&path, vec![omitted.clone()]).unwrap();
-            assert_eq!((checked.files.len(), checked.omitted.len()), (0, 1), "{omitted:?}");
+            let checked = check(&path, vec![named.clone()]).unwrap();
+            assert_eq!((checked.files.len(), checked.named.len()), (attached, 1), "{named:?}");
         }
         for accepted in
             [file(PNG), file("plain\n\ttext"), file("%PDF-1.4 …\n%%EOF\n"), file("x".repeat(MAX_TEXT_BYTES))]
         {
-            assert_eq!(check(&path, vec![accepted]).unwrap().files.len(), 1);
+            let checked = check(&path, vec![accepted]).unwrap();
+            assert_eq!((checked.files.len(), checked.named.len()), (1, 0));
         }
     }
 
     #[test]
-    fn a_file_beyond_the_total_limit_is_omitted() {
+    fn a_file_beyond_the_total_limit_is_only_named() {
         let pdf = |bytes: usize| {
             let mut pdf = b"%PDF-".to_vec();
             pdf.resize(bytes - 5, b' ');
@@ -186,14 +189,14 @@ mod tests {
         };
         let paths = ["/a", "/b", "/c"].map(PathBuf::from);
         let checked = check(&paths, vec![pdf(9 << 20), pdf(9 << 20), pdf(1 << 20)]).unwrap();
-        assert_eq!((checked.files.len(), checked.omitted), (2, vec!["/b".to_owned()]));
+        assert_eq!((checked.files.len(), checked.named), (2, vec!["/b".to_owned()]));
     }
 
     #[test]
-    fn names_of_omitted_files_are_quoted_before_the_message() {
-        let omitted = ["/a".to_owned(), "/b \"c\\d\"".to_owned()];
+    fn names_of_files_are_quoted_before_the_message() {
+        let named = ["/a".to_owned(), "/b \"c\\d\"".to_owned()];
         assert_eq!(
-            prepend_names(&omitted, "hi".to_owned()),
+            prepend_names(&named, "hi".to_owned()),
             "[user attached files: \"/a\", \"/b \\\"c\\\\d\\\"\"]\nhi"
         );
         assert_eq!(prepend_names(&[], "hi".to_owned()), "hi");

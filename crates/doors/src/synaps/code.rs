@@ -1,4 +1,5 @@
-//! All error texts of the synaps protocol. It has no error codes: parents search the texts for words.
+//! The error texts of the synaps protocol, except those about lines that are not a command (`decode.rs`). It has no
+//! error codes: parents search the texts for words.
 
 use parlor_vocab::{FileError, SessionRefusal};
 

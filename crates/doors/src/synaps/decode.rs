@@ -1,4 +1,4 @@
-//! Decodes a line into a command.
+//! Decodes a line into a command, or says why it is none: the id and the text of the `error` frame for a bad line.
 
 use std::fmt;
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use parlor_vocab::{
-    AgentChoice, RegistryReply, RegistryRequest, Seq, SessionCommand, SessionOverview, SessionRefusal,
-    UserInput, WhenBusy,
+    AgentChoice, RegistryReply, RegistryRequest, Sender, Seq, SessionCommand, SessionOverview,
+    SessionRefusal, SessionReply, SessionTotals, UserInput, WhenBusy,
 };
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use super::history::{self, Contents};
 use super::machine::SynapsMachine;
 use super::turn::Turn;
 use super::wire::{RpcAttachment, RpcCommand};
-use super::{DRAIN_WAIT, MAX_ATTACHMENT_BYTES, MAX_HISTORY_MEDIA_BYTES, attachment, code, encode};
+use super::{DOOR, DRAIN_WAIT, MAX_ATTACHMENT_BYTES, MAX_HISTORY_MEDIA_BYTES, attachment, code, encode};
 use crate::history::media_ids;
 use crate::{Output, Ticket};
 
@@ -28,6 +28,8 @@ pub(super) enum Pending {
     Send,
     /// The session stops the turn.
     Stop,
+    /// The session stops the turn of another client, for an `abort`.
+    StopOther { id: String },
     /// A session is created for `new_session`.
     Create { id: String },
     /// The session's history is read for `get_messages`.
@@ -36,10 +38,36 @@ pub(super) enum Pending {
     MessageFiles { id: String, overview: Box<SessionOverview> },
     /// The session accepts the choice of `set_model`.
     SetModel { id: String, choice: AgentChoice },
-    /// The session's overview is read for `get_session_stats`.
+    /// The session's totals are read for `get_session_stats`.
     Stats { id: String },
-    /// The session's overview is read for `get_state`.
+    /// The session's totals are read for `get_state`.
     State { id: String },
+}
+
+impl Pending {
+    /// The `command` of the response.
+    fn command(&self) -> &'static str {
+        match self {
+            Self::ReadFiles { .. } | Self::StoreFiles { .. } | Self::Send => "prompt",
+            Self::Stop | Self::StopOther { .. } => "abort",
+            Self::Create { .. } => "new_session",
+            Self::Messages { .. } | Self::MessageFiles { .. } => "get_messages",
+            Self::SetModel { .. } => "set_model",
+            Self::Stats { .. } => "get_session_stats",
+            Self::State { .. } => "get_state",
+        }
+    }
+}
+
+/// Whether the parent only asks for the tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    /// The session is new, and no command has come.
+    Possible,
+    /// It has asked for the tools and for nothing else.
+    Likely,
+    /// It has sent another command, or continues a session.
+    No,
 }
 
 /// A `compact` command that is being carried out.
@@ -47,6 +75,8 @@ pub(super) enum Pending {
 pub(super) struct Compaction {
     pub(super) ticket: Ticket,
     pub(super) id: String,
+    /// When the command arrived.
+    pub(super) received: Instant,
     /// The ids of the `abort` commands that want to stop it.
     pub(super) aborts: Vec<String>,
 }
@@ -62,12 +92,17 @@ pub(super) struct Prompt {
 
 impl SynapsMachine {
     pub(super) fn on_command(&mut self, now: Instant, command: RpcCommand) {
+        self.received = Some(now);
+        self.note_probe(&command);
         match command {
             RpcCommand::Prompt { id, message, attachments } => self.prompt(now, id, message, &attachments),
             RpcCommand::FollowUp { id, message } => self.prompt(now, id, message, &[]),
-            RpcCommand::Compact { id } => self.compact(id),
+            RpcCommand::Compact { id } => self.compact(now, id),
             RpcCommand::NewSession { id } => self.create_session(id),
-            RpcCommand::GetMessages { id } => self.request_overview(Pending::Messages { id }),
+            RpcCommand::GetMessages { id } => {
+                let request = RegistryRequest::GetOverview(self.params.session.clone());
+                self.submit(request, Pending::Messages { id });
+            }
             RpcCommand::SetModel { id, model } => {
                 let choice = self.params.choice(&model);
                 let command = SessionCommand::ChooseAgent(choice.clone());
@@ -75,11 +110,27 @@ impl SynapsMachine {
             }
             RpcCommand::GetAvailableModels { id } => self.send_models(id),
             RpcCommand::Abort { id } => self.abort(id),
-            RpcCommand::GetSessionStats { id } => self.request_overview(Pending::Stats { id }),
-            RpcCommand::GetState { id } => self.request_overview(Pending::State { id }),
+            RpcCommand::GetSessionStats { id } => self.request_totals(Pending::Stats { id }),
+            RpcCommand::GetState { id } => self.request_totals(Pending::State { id }),
             RpcCommand::ToolsList { id } => self.send_tools(id.unwrap_or_default()),
             RpcCommand::Shutdown => self.shutdown(now),
         }
+    }
+
+    /// Recognizes a parent that wants to know the tools and nothing else: its session is deleted at the end, because
+    /// nobody will continue it.
+    fn note_probe(&mut self, command: &RpcCommand) {
+        let lists_tools = matches!(command, RpcCommand::ToolsList { .. });
+        let (next, unused) = match self.probe {
+            _ if matches!(command, RpcCommand::Shutdown) => return,
+            Probe::Possible if lists_tools => (Probe::Likely, Some(self.params.session.clone())),
+            Probe::Likely if !lists_tools => (Probe::No, None),
+            Probe::Likely | Probe::No => return,
+            Probe::Possible => return self.probe = Probe::No,
+        };
+        self.probe = next;
+        let ticket = self.take_ticket();
+        self.outbox.push_back(Output::Request(ticket, RegistryRequest::DeleteIfUnused(unused)));
     }
 
     fn is_busy(&self) -> bool {
@@ -107,17 +158,22 @@ impl SynapsMachine {
     }
 
     fn begin_turn(&mut self, received: Instant, id: String, input: UserInput) {
+        // The parent takes whatever comes from now on for its own turn, so another client's turn ends without a frame.
+        self.other_turn = None;
+        let key = self.take_key();
+        let input = UserInput { key: Some(key.clone()), by: Some(Sender::at(DOOR)), ..input };
         // Set before the request, because events of the turn may arrive before the answer.
-        self.turn = Some(Turn::new(id, received));
-        self.submit_to_session(SessionCommand::Send { input, when_busy: WhenBusy::Refuse }, Pending::Send);
+        self.turn = Some(Turn::new(id, key, received));
+        // The parent's own turns do not overlap; the session may be busy with the run of another client.
+        self.submit_to_session(SessionCommand::Send { input, when_busy: WhenBusy::Enqueue }, Pending::Send);
     }
 
-    fn compact(&mut self, id: String) {
+    fn compact(&mut self, now: Instant, id: String) {
         if self.is_busy() {
             return self.send_error(Some(id), code::BUSY);
         }
         let ticket = self.take_ticket();
-        self.compaction = Some(Compaction { ticket, id, aborts: Vec::new() });
+        self.compaction = Some(Compaction { ticket, id, received: now, aborts: Vec::new() });
         let command = SessionCommand::Compact { keep: 0 };
         self.outbox.push_back(Output::Request(
             ticket,
@@ -134,16 +190,21 @@ impl SynapsMachine {
     }
 
     fn abort(&mut self, id: String) {
-        let stop = SessionCommand::Stop { run: None, reason: None };
         if let Some(turn) = &mut self.turn {
             turn.aborts.push(id);
+            let stop = turn.stop_command();
             return self.submit_to_session(stop, Pending::Stop);
         }
         if let Some(compaction) = &mut self.compaction {
             compaction.aborts.push(id);
             let ticket = self.take_ticket();
+            let stop = SessionCommand::Stop { run: None, reason: None };
             let request = RegistryRequest::Session(self.params.session.clone(), stop);
             return self.outbox.push_back(Output::Request(ticket, request));
+        }
+        if let Some(other) = &self.other_turn {
+            let stop = SessionCommand::Stop { run: Some(other.run.clone()), reason: None };
+            return self.submit_to_session(stop, Pending::StopOther { id });
         }
         self.send_response(id, "abort", vec![("ok", Value::Bool(true))]);
     }
@@ -178,21 +239,23 @@ impl SynapsMachine {
     /// Continues with the pending command after the backend has answered.
     pub(super) fn on_pending_answer(
         &mut self,
+        now: Instant,
         pending: Pending,
         answer: Result<RegistryReply, SessionRefusal>,
     ) {
+        let command = pending.command();
         let reply = match answer {
             Ok(reply) => reply,
-            Err(refusal) => return self.on_refusal(pending, &refusal),
+            Err(refusal) => return self.on_refusal(now, pending, &refusal),
         };
         match (pending, reply) {
             (
                 Pending::ReadFiles { prompt: Prompt { id, message, received }, paths },
                 RegistryReply::Files(read),
             ) => match attachment::check(&paths, read) {
-                Err(reason) => self.send_error(Some(id), reason),
+                Err(reason) => self.fail(now, received, id, command, reason),
                 Ok(checked) => {
-                    let message = attachment::prepend_names(&checked.omitted, message);
+                    let message = attachment::prepend_names(&checked.named, message);
                     if checked.files.is_empty() {
                         return self.begin_turn(
                             received,
@@ -211,6 +274,7 @@ impl SynapsMachine {
                 self.begin_turn(received, id, UserInput { text: message, media, ..UserInput::default() });
             }
             (Pending::Create { id }, RegistryReply::Created(session)) => {
+                self.end_other_turn();
                 let old = std::mem::replace(&mut self.params.session, session);
                 let ticket = self.take_ticket();
                 self.outbox.push_back(Output::Request(ticket, RegistryRequest::Release(old)));
@@ -237,10 +301,25 @@ impl SynapsMachine {
                 self.params.new_session.choice = AgentChoice { agent: choice.agent.or(old.agent), ..choice };
                 self.send_response(id, "set_model", vec![("model", Value::String(model))]);
             }
-            (Pending::Stats { id }, RegistryReply::Overview(overview)) => self.send_stats(id, &overview),
-            (Pending::State { id }, RegistryReply::Overview(overview)) => self.send_state(id, &overview),
+            (Pending::Stats { id }, RegistryReply::Totals(totals)) => self.send_stats(id, totals),
+            (Pending::State { id }, RegistryReply::Totals(totals)) => self.send_state(id, totals),
             // The events of the turn bring the rest.
+            (Pending::Send, RegistryReply::Session(reply)) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.on_accepted(reply);
+                }
+            }
+            // The queued input started just before it should be removed from the queue.
+            (Pending::Stop, RegistryReply::Session(SessionReply::Unqueued(runs))) if runs.is_empty() => {
+                if let Some(turn) = &self.turn {
+                    let stop = turn.stop_command_after_queue();
+                    self.submit_to_session(stop, Pending::Stop);
+                }
+            }
             (Pending::Send | Pending::Stop, _) => {}
+            (Pending::StopOther { id }, _) => {
+                self.send_response(id, command, vec![("ok", Value::Bool(true))])
+            }
             (
                 Pending::ReadFiles { prompt: Prompt { id, .. }, .. }
                 | Pending::StoreFiles { prompt: Prompt { id, .. } }
@@ -250,11 +329,12 @@ impl SynapsMachine {
                 | Pending::Stats { id }
                 | Pending::State { id },
                 _,
-            ) => self.send_error(Some(id), "unexpected reply of the session registry"),
+            ) => self.fail_pending(now, id, command, "unexpected reply of the session registry"),
         }
     }
 
-    fn on_refusal(&mut self, pending: Pending, refusal: &SessionRefusal) {
+    fn on_refusal(&mut self, now: Instant, pending: Pending, refusal: &SessionRefusal) {
+        let command = pending.command();
         let id = match pending {
             Pending::ReadFiles { prompt: Prompt { id, .. }, .. }
             | Pending::StoreFiles { prompt: Prompt { id, .. } }
@@ -266,14 +346,23 @@ impl SynapsMachine {
             | Pending::State { id } => id,
             // The turn has just ended, and its end is sent anyway.
             Pending::Stop => return,
+            Pending::StopOther { id } => {
+                return self.send_response(id, command, vec![("ok", Value::Bool(true))]);
+            }
             // The turn never began.
             Pending::Send => match self.turn.take() {
                 Some(turn) => turn.id,
                 None => return,
             },
         };
-        self.send_error(Some(id), &code::refusal_text(refusal));
+        self.fail_pending(now, id, command, &code::refusal_text(refusal));
         self.close_when_idle();
+    }
+
+    /// Settles the pending command, which failed.
+    fn fail_pending(&mut self, now: Instant, id: String, command: &str, message: &str) {
+        let received = self.received.unwrap_or(now);
+        self.fail(now, received, id, command, message);
     }
 
     fn send_messages(&mut self, id: String, overview: &SessionOverview, contents: &Contents) {
@@ -281,31 +370,31 @@ impl SynapsMachine {
         self.send_response(id, "get_messages", vec![("messages", Value::Array(messages))]);
     }
 
-    fn send_stats(&mut self, id: String, overview: &SessionOverview) {
-        let cost = overview.usage.cost_micros as f64 / 1_000_000.0;
+    fn send_stats(&mut self, id: String, SessionTotals { messages, usage }: SessionTotals) {
+        let cost = usage.cost_micros as f64 / 1_000_000.0;
         let body = vec![
-            ("input_tokens", overview.usage.input_tokens.into()),
-            ("output_tokens", overview.usage.output_tokens.into()),
+            ("input_tokens", usage.input_tokens.into()),
+            ("output_tokens", usage.output_tokens.into()),
             ("cost", cost.into()),
-            ("message_count", history::count(&overview.history).into()),
+            ("message_count", messages.into()),
             ("model", self.params.model().into()),
             ("session_id", self.params.session.as_str().into()),
         ];
         self.send_response(id, "get_session_stats", body);
     }
 
-    fn send_state(&mut self, id: String, overview: &SessionOverview) {
+    fn send_state(&mut self, id: String, totals: SessionTotals) {
         let body = vec![
-            ("streaming", self.turn.is_some().into()),
+            ("streaming", (self.turn.is_some() || self.other_turn.is_some()).into()),
             ("model", self.params.model().into()),
             ("session_id", self.params.session.as_str().into()),
-            ("message_count", history::count(&overview.history).into()),
+            ("message_count", totals.messages.into()),
         ];
         self.send_response(id, "get_state", body);
     }
 
-    fn request_overview(&mut self, pending: Pending) {
-        self.submit(RegistryRequest::GetOverview(self.params.session.clone()), pending);
+    fn request_totals(&mut self, pending: Pending) {
+        self.submit(RegistryRequest::GetTotals(self.params.session.clone()), pending);
     }
 
     fn submit_to_session(&mut self, command: SessionCommand, pending: Pending) {

@@ -14,11 +14,6 @@ use super::code;
 /// The contents of attached files that could be read.
 pub(super) type Contents = HashMap<MediaId, Vec<u8>>;
 
-/// How many messages `history` becomes.
-pub(super) fn count(history: &[HistoryItem]) -> usize {
-    messages(history, &Contents::new()).len()
-}
-
 /// `history` as messages.
 pub(super) fn messages(history: &[HistoryItem], contents: &Contents) -> Vec<Value> {
     let mut writer = Writer::default();
@@ -33,7 +28,7 @@ pub(super) fn messages(history: &[HistoryItem], contents: &Contents) -> Vec<Valu
                 Role::System => {}
             },
             HistoryItem::ToolUse(tool_use) => writer.tool(tool_use),
-            HistoryItem::UnfinishedRun(ending) => {
+            HistoryItem::UnfinishedRun { ending, .. } => {
                 if let Some(mark) = interruption_text(ending) {
                     writer.add(json!({"role": "user", "content": mark}));
                 }
@@ -60,19 +55,24 @@ fn user(message: &Message, contents: &Contents) -> Value {
         return json!({"role": "user", "content": message.text});
     }
     let text = (!message.text.is_empty()).then(|| json!({"type": "text", "text": message.text}));
-    let files = message.media.iter().map(|media| file(media, contents.get(&media.id)));
+    let files: Vec<Value> =
+        message.media.iter().filter_map(|media| file(media, contents.get(&media.id))).collect();
+    if files.is_empty() {
+        return json!({"role": "user", "content": message.text});
+    }
     let blocks: Vec<Value> = text.into_iter().chain(files).collect();
     json!({"role": "user", "content": blocks})
 }
 
-fn file(media: &Media, content: Option<&Vec<u8>>) -> Value {
-    let Some((bytes, kind)) = content.and_then(|bytes| Some((bytes, attachment::content_kind(bytes)?)))
-    else {
-        let name = &media.name;
-        return json!({"type": "text", "text": format!("[attached file {name:?}, whose content is not at hand]")});
+/// The block of a file; `None` for a file that models cannot read, which the text names.
+fn file(media: &Media, content: Option<&Vec<u8>>) -> Option<Value> {
+    let Some(bytes) = content else {
+        let text = format!("[attached file {:?}, whose content is not at hand]", media.name);
+        return Some(json!({"type": "text", "text": text}));
     };
+    let kind = attachment::content_kind(bytes).filter(|_| attachment::is_model_readable(bytes))?;
     let base64 = || base64_simd::STANDARD.encode_to_string(bytes);
-    match kind {
+    Some(match kind {
         ContentKind::Image => {
             json!({"type": "image", "source": {"type": "base64", "media_type": media.mime, "data": base64()}})
         }
@@ -85,7 +85,7 @@ fn file(media: &Media, content: Option<&Vec<u8>>) -> Value {
             let source = json!({"type": "text", "media_type": "text/plain", "data": text});
             json!({"type": "document", "title": media.name, "source": source})
         }
-    }
+    })
 }
 
 /// Groups blocks into messages.
@@ -142,7 +142,15 @@ impl Writer {
 mod tests {
     use super::*;
     use crate::history::media_ids;
-    use parlor_vocab::{Failure, MessageId, ToolCallId};
+    use parlor_vocab::{CountedItem, Failure, MessageCounter, MessageId, ToolCallId};
+
+    /// The count that a session keeps without its history. It is that of the messages.
+    fn count(history: &[HistoryItem]) -> u64 {
+        let mut counter = MessageCounter::default();
+        history.iter().for_each(|item| counter.add(CountedItem::of(item)));
+        assert_eq!(counter.count(), messages(history, &Contents::new()).len() as u64);
+        counter.count()
+    }
 
     fn message(role: Role, text: &str) -> HistoryItem {
         let id = MessageId::parse("m").unwrap();
@@ -176,6 +184,7 @@ mod tests {
         ]);
         assert_eq!(Value::from(messages(&history, &Contents::new())), expected);
         assert_eq!(count(&history), 6);
+        assert_eq!(count(history.get(..4).unwrap()), 5);
     }
 
     #[test]
@@ -183,16 +192,18 @@ mod tests {
         let message = MessageId::parse("m").unwrap();
         let stopped = |cause| {
             let message = message.clone();
-            HistoryItem::UnfinishedRun(RunEnding::Stopped { cause, message })
+            HistoryItem::UnfinishedRun { input: None, ending: RunEnding::Stopped { cause, message } }
         };
         let failed = |code: FailureCode| {
             let message = String::new();
-            HistoryItem::UnfinishedRun(RunEnding::Failed(Failure { code, message, retryable: false }))
+            let ending = RunEnding::Failed(Failure { code, message, retryable: false });
+            HistoryItem::UnfinishedRun { input: None, ending }
         };
         let enough = StopCause::Client { reason: "enough".to_owned() };
         let crashed = failed(FailureCode::RunInterrupted);
         let history = [stopped(enough), stopped(StopCause::Shutdown), crashed, failed("OTHER".into())];
         let marks: Vec<Value> = messages(&history, &Contents::new());
+        assert_eq!(count(&history), 3);
         let texts: Vec<&str> = marks.iter().filter_map(|mark| mark["content"].as_str()).collect();
         assert_eq!(texts, [code::INTERRUPTED_BY_USER, code::INTERRUPTED, code::INTERRUPTED_BY_CRASH]);
     }
@@ -214,6 +225,8 @@ mod tests {
         assert_eq!(messages(&message(""), &contents)[0]["content"], json!([document]));
         let gone = messages(&message(""), &Contents::new());
         assert!(gone[0]["content"][0]["text"].as_str().unwrap().contains("a.txt"));
-        assert_eq!(media_ids(&message("x")), [id]);
+        assert_eq!(media_ids(&message("x")), std::slice::from_ref(&id));
+        let binary = messages(&message("[user attached files: \"/a\"]"), &Contents::from([(id, vec![0])]));
+        assert_eq!(binary[0]["content"], "[user attached files: \"/a\"]", "the text names the file");
     }
 }

@@ -6,15 +6,16 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use parlor_vocab::{
-    AgentChoice, AgentId, NewSession, RegistryEvent, RegistryReply, RegistryRequest, Seq, SessionId,
-    SessionRefusal, SessionReply, WatchFrom,
+    AgentChoice, AgentId, NewSession, RegistryEvent, RegistryReply, RegistryRequest, RunId, Seq, SessionId,
+    SessionRefusal, SessionReply, SessionUpdate, WatchFrom,
 };
 use serde_json::Value;
 
-use super::dispatch::{Compaction, Pending};
+use super::dispatch::{Compaction, Pending, Probe};
+use super::other_turn::OtherTurn;
 use super::turn::{Turn, response};
 use super::wire::{RPC_PROTOCOL_VERSION, RpcEvent};
-use super::{MAX_FRAME_BYTES, code, decode, encode};
+use super::{LATE_FAILURE, MAX_FRAME_BYTES, code, decode, encode};
 use crate::{Input, InputOf, Machine, Output, Ticket, ToolDescription};
 
 /// The parameters of a child process.
@@ -24,12 +25,21 @@ pub struct ChildParams {
     pub session: SessionId,
     /// The last entry in the session's log.
     pub head: Seq,
+    /// Whether the session was created for this child, and is not continued.
+    pub is_new: bool,
+    /// The run of another client that was active in the session at `head`.
+    pub active: Option<RunId>,
+    /// The beginning of the keys of this child's prompts. No other process has the same one.
+    pub key_prefix: String,
     /// The template of sessions that `new_session` creates. Its `choice` is the model in use.
     pub new_session: NewSession,
     /// The name of the model in use if none is chosen.
     pub default_model: String,
     /// The models that the parent can choose.
     pub models: Vec<AvailableModel>,
+    /// Which agent answers with a model that `models` does not list: that of the first route that fits. If none fits, the
+    /// agent stays the same.
+    pub routes: Vec<ModelRoute>,
     /// The tools that agents can call.
     pub tools: Vec<ToolDescription>,
 }
@@ -47,10 +57,42 @@ pub struct AvailableModel {
     pub agent: Option<AgentId>,
 }
 
+/// The agent that answers with some of the models.
+#[derive(Clone, Debug)]
+pub struct ModelRoute {
+    /// The names of these models.
+    pub names: ModelNames,
+    /// The agent.
+    pub agent: AgentId,
+}
+
+/// A set of model names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelNames {
+    /// This name.
+    Equal(String),
+    /// All names that begin so.
+    StartWith(&'static str),
+    /// All names that contain this.
+    Contain(&'static str),
+}
+
+impl ModelNames {
+    fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Equal(only) => only == name,
+            Self::StartWith(start) => name.starts_with(start),
+            Self::Contain(part) => name.contains(part),
+        }
+    }
+}
+
 impl ChildParams {
     /// The choice that `set_model` makes: the agent with this id, or else the model with this id.
     pub fn choice(&self, model: &str) -> AgentChoice {
-        let agent = self.models.iter().find(|known| known.id == model).and_then(|known| known.agent.clone());
+        let listed = self.models.iter().find(|known| known.id == model).and_then(|known| known.agent.clone());
+        let route = || self.routes.iter().find(|route| route.names.has(model));
+        let agent = listed.or_else(|| route().map(|route| route.agent.clone()));
         AgentChoice { agent, model: Some(model.to_owned()), reasoning: None }
     }
 
@@ -65,11 +107,18 @@ impl ChildParams {
 pub struct SynapsMachine {
     pub(super) params: ChildParams,
     pub(super) turn: Option<Turn>,
+    /// A turn that another client of the session began. None is shown while the parent's own turn runs or waits.
+    pub(super) other_turn: Option<OtherTurn>,
     pub(super) compaction: Option<Compaction>,
     /// The command that the machine must answer before it takes the next frame.
     pub(super) pending: Option<(Ticket, Pending)>,
+    /// When the last command arrived, which is the pending one if there is one.
+    pub(super) received: Option<Instant>,
+    pub(super) probe: Probe,
     /// The parent has sent `shutdown`: the machine takes no further frame.
     pub(super) is_shutting_down: bool,
+    /// How many prompts the parent has sent. Their keys come from this.
+    prompt_counter: u64,
     /// How many subagents have started, over all turns. Their numbers on the wire come from this.
     subagent_counter: u64,
     next_ticket: u64,
@@ -79,12 +128,17 @@ pub struct SynapsMachine {
 impl SynapsMachine {
     /// A new child: it sends `ready` and begins to watch its session.
     pub fn new(params: ChildParams) -> Self {
+        let probe = if params.is_new { Probe::Possible } else { Probe::No };
         let mut machine = Self {
-            params,
             turn: None,
+            other_turn: params.active.clone().map(OtherTurn::new),
+            params,
             compaction: None,
             pending: None,
+            received: None,
+            probe,
             is_shutting_down: false,
+            prompt_counter: 0,
             subagent_counter: 0,
             next_ticket: 0,
             outbox: VecDeque::new(),
@@ -109,7 +163,7 @@ impl Machine for SynapsMachine {
         match input {
             Input::Frame(line) => self.on_frame(now, line),
             Input::Oversize { .. } => self.send_error(None, code::OVERSIZE),
-            Input::Answer(ticket, answer) => self.on_answer(ticket, answer),
+            Input::Answer(ticket, answer) => self.on_answer(now, ticket, answer),
             Input::Event(event) => self.on_event(now, event),
             Input::Deadline => self.outbox.push_back(Output::Close),
         }
@@ -146,18 +200,18 @@ impl SynapsMachine {
         }
     }
 
-    fn on_answer(&mut self, ticket: Ticket, answer: Result<RegistryReply, SessionRefusal>) {
+    fn on_answer(&mut self, now: Instant, ticket: Ticket, answer: Result<RegistryReply, SessionRefusal>) {
         if let Some((_, pending)) = self.pending.take_if(|(waiting, _)| *waiting == ticket) {
-            return self.on_pending_answer(pending, answer);
+            return self.on_pending_answer(now, pending, answer);
         }
         let is_answered = |compaction: &mut Compaction| compaction.ticket == ticket;
-        if let Some(Compaction { id, aborts, .. }) = self.compaction.take_if(is_answered) {
+        if let Some(Compaction { id, received, aborts, .. }) = self.compaction.take_if(is_answered) {
             match answer {
                 Ok(RegistryReply::Session(SessionReply::Compacted(summary))) => {
                     self.send_response(id, "compact", vec![("summary", Value::String(summary.text))]);
                 }
-                Ok(_) => self.send_error(Some(id), "the session was not compacted"),
-                Err(refusal) => self.send_error(Some(id), &code::refusal_text(&refusal)),
+                Ok(_) => self.fail(now, received, id, "compact", "the session was not compacted"),
+                Err(refusal) => self.fail(now, received, id, "compact", &code::refusal_text(&refusal)),
             }
             for abort in aborts {
                 self.send_response(abort, "abort", vec![("ok", Value::Bool(true))]);
@@ -171,7 +225,7 @@ impl SynapsMachine {
         if event.session != self.params.session {
             return;
         }
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = &mut self.turn else { return self.on_other_update(&event.update) };
         let mut frames = Vec::new();
         // The turn is removed before its response is sent, so that the parent can send the next prompt at once.
         if let Some(end) = turn.on_update(now, &event.update, &mut self.subagent_counter, &mut frames)
@@ -181,6 +235,34 @@ impl SynapsMachine {
         }
         frames.iter().for_each(|frame| self.send(frame));
         self.close_when_idle();
+    }
+
+    /// Handles an update of the session while the parent has no turn.
+    fn on_other_update(&mut self, update: &SessionUpdate) {
+        if let Some(begun) = OtherTurn::begun_by(update) {
+            self.other_turn = Some(begun);
+        }
+        let Some(turn) = &mut self.other_turn else { return };
+        let (frame, has_ended) = turn.on_update(update);
+        if has_ended {
+            self.other_turn = None;
+        }
+        if let Some(frame) = frame {
+            self.send(&frame);
+        }
+    }
+
+    /// Ends the turn of another client for the parent, which leaves the session.
+    pub(super) fn end_other_turn(&mut self) {
+        if let Some(mut turn) = self.other_turn.take() {
+            self.send(&turn.end());
+        }
+    }
+
+    /// A key for the next prompt.
+    pub(super) fn take_key(&mut self) -> String {
+        self.prompt_counter += 1;
+        format!("{}:{}", self.params.key_prefix, self.prompt_counter)
     }
 
     pub(super) fn watch(&mut self, after: Seq) {
@@ -211,7 +293,86 @@ impl SynapsMachine {
         self.send(&RpcEvent::Error { id, message: message.to_owned() });
     }
 
+    /// Settles a command that failed: with an `error`, or with a response if the parent may have given the command up.
+    pub(super) fn fail(&mut self, now: Instant, received: Instant, id: String, command: &str, message: &str) {
+        if now.saturating_duration_since(received) <= LATE_FAILURE {
+            return self.send_error(Some(id), message);
+        }
+        let body = vec![("ok", Value::Bool(false)), ("error", Value::String(message.to_owned()))];
+        self.send_response(id, command, body);
+    }
+
     fn send(&mut self, event: &RpcEvent) {
         self.outbox.push_back(Output::Send(encode::frame(event)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn child() -> SynapsMachine {
+        let new_session = NewSession {
+            title: None,
+            door: "synaps".to_owned(),
+            folder: "/".into(),
+            choice: AgentChoice::default(),
+            system: None,
+            forked_from: None,
+        };
+        SynapsMachine::new(ChildParams {
+            session: SessionId::parse("s").unwrap(),
+            head: Seq(1),
+            is_new: true,
+            active: None,
+            key_prefix: "child".to_owned(),
+            new_session,
+            default_model: "local".to_owned(),
+            models: Vec::new(),
+            routes: Vec::new(),
+            tools: Vec::new(),
+        })
+    }
+
+    /// The frames that the machine sends now, and the ticket of its last request.
+    fn outputs(machine: &mut SynapsMachine) -> (Vec<Value>, Option<Ticket>) {
+        let (mut frames, mut ticket) = (Vec::new(), None);
+        while let Some(output) = machine.poll() {
+            match output {
+                Output::Send(frame) => frames.push(serde_json::from_slice(&frame).unwrap()),
+                Output::Request(next, _) => ticket = Some(next),
+                other @ (Output::WakeAt(_) | Output::Close) => panic!("unexpected: {other:?}"),
+            }
+        }
+        (frames, ticket)
+    }
+
+    #[test]
+    fn a_command_that_fails_late_sends_no_error() {
+        let refusal = || SessionRefusal::NotCompacted { reason: "the provider is slow".to_owned() };
+        for command in ["compact", "get_messages", "new_session", "get_state"] {
+            let mut machine = child();
+            outputs(&mut machine);
+            let start = Instant::now();
+            let settle = |machine: &mut SynapsMachine, at: Instant, after: Duration| {
+                let line = format!("{{\"type\":\"{command}\",\"id\":\"c\"}}");
+                machine.handle(at, Input::Frame(line.as_bytes()));
+                let ticket = outputs(machine).1.unwrap();
+                machine.handle(at + after, Input::Answer(ticket, Err(refusal())));
+                let (frames, _) = outputs(machine);
+                assert_eq!(frames.len(), 1, "{frames:?}");
+                frames[0].clone()
+            };
+            let in_time = settle(&mut machine, start, LATE_FAILURE);
+            assert_eq!((&in_time["type"], &in_time["id"]), (&Value::from("error"), &Value::from("c")));
+            let late = settle(&mut machine, start + LATE_FAILURE, LATE_FAILURE + Duration::from_millis(1));
+            let settled = (&late["type"], &late["id"], &late["command"], &late["ok"]);
+            let expected =
+                (&Value::from("response"), &Value::from("c"), &Value::from(command), &Value::from(false));
+            assert_eq!(settled, expected, "a parent that has given up would end: {late}");
+            assert!(late["error"].as_str().unwrap().contains("the provider is slow"), "{late}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! - [`wire`] has the types of frames under their upstream names; `decode` reads commands, `encode` writes events.
 //! - `machine` is the state machine and `dispatch` what each command does.
-//! - `turn` makes frames of run events, `history` makes the messages of `get_messages`, and `attachment` checks files.
+//! - `turn` makes frames of run events, `other_turn` those of other clients' runs, `history` makes the messages of `get_messages`, and `attachment` checks files.
 //! - `code` has all error texts.
 
 mod attachment;
@@ -15,14 +15,20 @@ mod dispatch;
 mod encode;
 mod history;
 mod machine;
+mod other_turn;
+mod replay;
 mod turn;
 pub mod wire;
 
 use std::time::Duration;
 
 pub use encode::tool_to_json;
-pub use machine::{AvailableModel, ChildParams, SynapsMachine};
+pub use machine::{AvailableModel, ChildParams, ModelNames, ModelRoute, SynapsMachine};
+pub use replay::SynapsReplay;
 pub use wire::{AssistantEvent, RPC_PROTOCOL_VERSION, RpcAttachment, RpcCommand, RpcEvent, TurnUsage};
+
+/// The door's name in sessions.
+pub const DOOR: &str = "synaps";
 
 /// The longest frame that a parent may send, in bytes, without its line ending: 1 MiB.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;

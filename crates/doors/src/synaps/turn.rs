@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use parlor_vocab::{
-    RunEnding, RunEvent, RunId, SessionEvent, SessionUpdate, StepEvent, StepKind, StreamKind, SubagentEvent,
-    ToolCallId, ToolEvent, Usage,
+    RunEnding, RunEvent, RunId, SessionCommand, SessionEvent, SessionReply, SessionUpdate, StepEvent,
+    StepKind, StreamKind, SubagentEvent, ToolCallId, ToolEvent, Usage,
 };
 use serde_json::{Map, Value};
 
@@ -17,20 +17,30 @@ use super::{LATE_FAILURE, PREVIEW_CHARS, code};
 pub(super) struct Turn {
     /// The id of the prompt.
     pub(super) id: String,
+    /// The key of the prompt's input, by which its run is recognized among those of other clients.
+    key: String,
     /// When the prompt arrived.
     started: Instant,
     /// The run of the turn, once it has started.
     run: Option<RunId>,
-    usage: Usage,
-    /// The first model that reported usage; until then the model or agent of the run.
-    model: Option<String>,
-    has_usage: bool,
+    /// The run that the session will start for the prompt, after those of other clients.
+    queued: Option<RunId>,
+    totals: TurnTotals,
     /// The running subagents, by their runs.
     subagents: BTreeMap<RunId, Subagent>,
     /// The tool calls whose inputs the model is still writing.
     open_inputs: BTreeSet<ToolCallId>,
     /// The ids of the `abort` commands for this turn.
     pub(super) aborts: Vec<String>,
+}
+
+/// The usage of a turn, and the model that it names.
+#[derive(Debug, Default)]
+pub(super) struct TurnTotals {
+    usage: Usage,
+    /// The first model that reported usage; until then the model or agent of the run.
+    model: Option<String>,
+    has_usage: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -49,14 +59,14 @@ pub(super) enum TurnEnd {
 }
 
 impl Turn {
-    pub(super) fn new(id: String, started: Instant) -> Self {
+    pub(super) fn new(id: String, key: String, started: Instant) -> Self {
         Self {
             id,
+            key,
             started,
             run: None,
-            usage: Usage::default(),
-            model: None,
-            has_usage: false,
+            queued: None,
+            totals: TurnTotals::default(),
             subagents: BTreeMap::new(),
             open_inputs: BTreeSet::new(),
             aborts: Vec::new(),
@@ -81,6 +91,12 @@ impl Turn {
                 SessionEvent::Run { run, event, .. } => {
                     self.on_event(now, run, event, subagent_counter, frames)
                 }
+                // Another client has emptied the queue, or the parent has aborted the prompt.
+                SessionEvent::Unqueued { runs }
+                    if self.queued.as_ref().is_some_and(|queued| runs.contains(queued)) =>
+                {
+                    Some(TurnEnd::Cancelled)
+                }
                 SessionEvent::Created(_)
                 | SessionEvent::Renamed { .. }
                 | SessionEvent::AgentChosen(_)
@@ -93,15 +109,43 @@ impl Turn {
         }
     }
 
+    /// The session has accepted the prompt.
+    pub(super) fn on_accepted(&mut self, reply: SessionReply) {
+        match reply {
+            SessionReply::Started(run) => drop(self.run.get_or_insert(run)),
+            SessionReply::Queued { run, .. } => self.queued = Some(run),
+            SessionReply::Steered(_)
+            | SessionReply::Stopping(_)
+            | SessionReply::Unqueued(_)
+            | SessionReply::Compacted(_)
+            | SessionReply::Done => {}
+        }
+    }
+
+    /// The command that ends the turn. It names the run, because those of other clients may come before it.
+    pub(super) fn stop_command(&self) -> SessionCommand {
+        match (&self.run, &self.queued) {
+            (None, Some(queued)) => SessionCommand::Unqueue(queued.clone()),
+            (run, _) => SessionCommand::Stop { run: run.clone(), reason: None },
+        }
+    }
+
+    /// The command for a turn that was not in the queue any more when it should be removed from it.
+    pub(super) fn stop_command_after_queue(&self) -> SessionCommand {
+        SessionCommand::Stop { run: self.run.clone().or_else(|| self.queued.clone()), reason: None }
+    }
+
     fn on_delta(&mut self, run: &RunId, stream: &StreamKind, text: &str, frames: &mut Vec<RpcEvent>) {
         // The text of a subagent is not sent; its result goes to the agent of the turn.
         if self.run.as_ref() != Some(run) {
             return;
         }
-        let delta = text.to_owned();
         match stream {
-            StreamKind::Message(_) => frames.push(message_update(AssistantEvent::TextDelta { delta })),
-            StreamKind::Reasoning(_) => frames.push(message_update(AssistantEvent::ThinkingDelta { delta })),
+            StreamKind::Message(_) => frames.push(text_delta(text)),
+            StreamKind::Reasoning(_) => {
+                let delta = text.to_owned();
+                frames.push(message_update(AssistantEvent::ThinkingDelta { delta }));
+            }
             StreamKind::ToolInput { call, tool } => {
                 if self.open_inputs.insert(call.clone()) {
                     frames.push(tool_start(call, tool));
@@ -129,9 +173,16 @@ impl Turn {
         subagent_counter: &mut u64,
         frames: &mut Vec<RpcEvent>,
     ) -> Option<TurnEnd> {
-        if let RunEvent::Started { parent: None, agent, model, .. } = event {
+        if let RunEvent::Started { parent: None, agent, model, input, .. } = event
+            && (self.run.as_ref() == Some(run) || input.key.as_deref() == Some(&self.key))
+        {
             self.run.get_or_insert_with(|| run.clone());
-            self.model.get_or_insert_with(|| model.clone().unwrap_or_else(|| agent.to_string()));
+            self.totals.set_model(model.clone().unwrap_or_else(|| agent.to_string()));
+            // The protocol has no frame for notices; parents show thoughts apart from the answer.
+            if let Some(notice) = event.missing_agent_notice() {
+                let delta = format!("{notice}\n");
+                frames.push(message_update(AssistantEvent::ThinkingDelta { delta }));
+            }
         }
         let is_own = self.run.as_ref() == Some(run);
         let subagent = self.subagents.get(run).cloned();
@@ -184,13 +235,7 @@ impl Turn {
                     frames.push(subagent.done(result_preview, *duration_ms as f64 / 1000.0));
                 }
             }
-            RunEvent::UsageAdded { usage, model } => {
-                self.usage = self.usage.plus(*usage);
-                if let (false, Some(model)) = (self.has_usage, model) {
-                    self.model = Some(model.clone());
-                    self.has_usage = true;
-                }
-            }
+            RunEvent::UsageAdded { usage, model } => self.totals.add(*usage, model.as_ref()),
             RunEvent::Step(StepEvent::Started { kind: StepKind::Planning | StepKind::Reasoning, .. })
                 if is_own =>
             {
@@ -223,7 +268,10 @@ impl Turn {
         {
             frames.push(RpcEvent::Error { id: Some(self.id.clone()), message: message.clone() });
         }
-        frames.push(RpcEvent::AgentEnd { usage: turn_usage(self.usage, self.model) });
+        // A prompt that was taken out of the queue never became a turn.
+        if self.run.is_some() {
+            frames.push(RpcEvent::AgentEnd { usage: self.totals.into_wire() });
+        }
         let body = match end {
             TurnEnd::Done => vec![("ok", Value::Bool(true))],
             TurnEnd::Cancelled => vec![("ok", Value::Bool(true)), ("cancelled", Value::Bool(true))],
@@ -232,6 +280,34 @@ impl Turn {
         frames.push(response(self.id, "prompt", body));
         let aborted = |id| response(id, "abort", vec![("ok", Value::Bool(true))]);
         frames.extend(self.aborts.into_iter().map(aborted));
+    }
+}
+
+impl TurnTotals {
+    /// Sets the model or agent of the run, unless a model has reported usage.
+    pub(super) fn set_model(&mut self, model: String) {
+        self.model.get_or_insert(model);
+    }
+
+    pub(super) fn add(&mut self, usage: Usage, model: Option<&String>) {
+        self.usage = self.usage.plus(usage);
+        if let (false, Some(model)) = (self.has_usage, model) {
+            self.model = Some(model.clone());
+            self.has_usage = true;
+        }
+    }
+
+    pub(super) fn into_wire(self) -> TurnUsage {
+        let Self { usage, model, .. } = self;
+        TurnUsage {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cache_read_input_tokens: usage.cache_read_tokens,
+            cache_creation_input_tokens: usage.cache_write_tokens,
+            cache_creation_5m: None,
+            cache_creation_1h: None,
+            model,
+        }
     }
 }
 
@@ -276,16 +352,8 @@ fn tool_result(call: &ToolCallId, result: &str) -> RpcEvent {
     message_update(AssistantEvent::ToolcallResult { tool_id: call.to_string(), result: result.to_owned() })
 }
 
-fn turn_usage(usage: Usage, model: Option<String>) -> TurnUsage {
-    TurnUsage {
-        input_tokens: usage.input_tokens,
-        output_tokens: usage.output_tokens,
-        cache_read_input_tokens: usage.cache_read_tokens,
-        cache_creation_input_tokens: usage.cache_write_tokens,
-        cache_creation_5m: None,
-        cache_creation_1h: None,
-        model,
-    }
+pub(super) fn text_delta(text: &str) -> RpcEvent {
+    message_update(AssistantEvent::TextDelta { delta: text.to_owned() })
 }
 
 fn preview(text: &str) -> String {

@@ -59,6 +59,31 @@ impl Door for Synaps {
     }
 }
 
+/// The peer door: the texts of deltas may be cut anywhere, and every frame has one name.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerDialect;
+
+impl Door for PeerDialect {
+    fn join(&self, held: &Value, next: &Value) -> Option<Value> {
+        const TEXT: &str = "/delta/text";
+        let text = |frame: &Value| Some(frame.pointer(TEXT)?.as_str()?.to_owned());
+        let joined = Value::from(text(held)? + &text(next)?);
+
+        // The frames must be equal except for their texts.
+        let (mut frame, mut other) = (held.clone(), next.clone());
+        *frame.pointer_mut(TEXT)? = joined.clone();
+        *other.pointer_mut(TEXT)? = joined;
+        (frame == other).then_some(frame)
+    }
+
+    fn check(&self, frame: &Value) -> Result<(), String> {
+        match frame.as_object() {
+            Some(members) if members.len() == 1 => Ok(()),
+            Some(_) | None => Err(format!("a frame is an object with one member: {frame}")),
+        }
+    }
+}
+
 /// The supr door: deltas of texts may be cut anywhere, and every activity has a valid envelope.
 #[derive(Clone, Copy, Debug)]
 pub struct Supr;
@@ -218,6 +243,20 @@ mod tests {
         for next in [piece("thinking_delta", "b"), of_a_tool, json!({"type": "agent_end", "usage": {}})] {
             assert_eq!(Synaps.join(&held, &next), None, "{next}");
             assert_eq!(Synaps.join(&next, &held), None, "{next}");
+        }
+    }
+
+    #[test]
+    fn pieces_of_one_stream_of_the_peer_door_are_joined() {
+        let piece = |run: &str, text: &str| json!({"delta": {"session": "s", "run": run, "stream": {"message": "m"}, "text": text}});
+        assert_eq!(PeerDialect.join(&piece("r", "a "), &piece("r", "b")), Some(piece("r", "a b")));
+        let head = json!({"head": {"session": "s", "seq": 1}});
+        for next in [piece("q", "b"), head.clone()] {
+            assert_eq!(PeerDialect.join(&piece("r", "a"), &next), None, "{next}");
+        }
+        assert_eq!(PeerDialect.check(&head), Ok(()));
+        for wrong in [json!({}), json!([]), json!({"head": {}, "delta": {}})] {
+            assert!(PeerDialect.check(&wrong).is_err(), "{wrong}");
         }
     }
 

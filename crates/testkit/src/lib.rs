@@ -84,12 +84,14 @@ mod peer;
 mod play;
 mod program;
 mod random_numbers;
+mod socket;
 mod transcript;
 
 pub use case::{Case, PlayedIn};
-pub use door::{Door, Exec, Loaf, Supr, Synaps};
+pub use door::{Door, Exec, Loaf, PeerDialect, Supr, Synaps};
 pub use executable::{copy_executable, write_executable};
 pub use folder::{Report, play_cases, play_folder};
 pub use peer::{Peer, STEP_TIMEOUT, advance_time};
 pub use program::{Launch, Program};
 pub use random_numbers::RandomNumbers;
+pub use socket::SocketConnection;

@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -13,7 +13,7 @@ use crate::Peer;
 
 /// How many lines are read ahead while the play is sending. Without it a program that must write before it reads on would
 /// block.
-const READ_AHEAD: usize = 1024;
+pub(crate) const READ_AHEAD: usize = 1024;
 
 /// How many bytes of stderr an error shows.
 const MAX_STDERR_BYTES: u64 = 16 * 1024;
@@ -146,8 +146,9 @@ impl Peer for Program {
     }
 }
 
-async fn read_lines(stdout: ChildStdout, lines: mpsc::Sender<Vec<u8>>) {
-    let mut reader = BufReader::new(stdout);
+/// Passes on each line without its newline, until the end.
+pub(crate) async fn read_lines(from: impl AsyncRead + Unpin, lines: mpsc::Sender<Vec<u8>>) {
+    let mut reader = BufReader::new(from);
     loop {
         let mut line = Vec::new();
         // A failed read counts as the end: no more lines can come.

@@ -7,9 +7,13 @@
 //!
 //! Deliberately absent: dialects and HTTP. The feature `network` adds everything except stdio.
 
+#[cfg(feature = "network")]
+mod accept;
 mod connection;
 #[cfg(feature = "network")]
 mod connection_limiter;
+#[cfg(feature = "network")]
+mod deflate;
 mod frame_memory;
 #[cfg(feature = "network")]
 mod large_frames;
@@ -27,7 +31,11 @@ mod peer_user;
 #[cfg(feature = "network")]
 mod process_sharing;
 mod reply_memory;
+#[cfg(feature = "network")]
+mod shared_stream;
 mod signals;
+#[cfg(feature = "network")]
+mod socket_file;
 mod stdio;
 #[cfg(feature = "network")]
 mod tcp;
@@ -35,13 +43,19 @@ mod tcp;
 mod token_bucket;
 mod traced_machine;
 #[cfg(feature = "network")]
+mod unix_socket;
+#[cfg(feature = "network")]
 mod websocket;
 
+#[cfg(feature = "network")]
+pub use accept::{ACCEPT_PAUSE, CONNECTION_LOG_RATE, STOP_WAIT, SendMachine};
 pub use connection::{
     CLEANUP_WAIT, ConnectionEnd, FLUSH_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve,
 };
 #[cfg(feature = "network")]
 pub use connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPermit};
+#[cfg(feature = "network")]
+pub use deflate::{COMPRESS_FROM_BYTES, Deflate, INFLATE_STEP_BYTES, MAX_WINDOW_BITS, MIN_WINDOW_BITS};
 pub use frame_memory::{
     DEFAULT_FRAME_MEMORY, FRAME_WAIT, FREE_FRAME_BYTES, FrameAccount, FrameMemory, MIN_FRAME_MEMORY,
 };
@@ -67,22 +81,27 @@ pub use peer_user::{
 pub use process_sharing::{
     MAX_SHARING_LINE_BYTES, MAX_SHARING_SERVERS, MAX_TERMINAL_SIDE, MAX_VIEWER_REQUEST_BYTES, MAX_VIEWERS,
     ProcessInfo, ProcessViewer, SHARING_WAIT, SharedProcesses, TerminalSize, VIEWER_WAIT, ViewerEvent,
-    exit_code, list_shared_processes, watch_shared_process,
+    exit_code, list_shared_processes, remove_stale_sockets, watch_shared_process,
 };
 pub use reply_memory::REPLY_WAIT;
+#[cfg(feature = "network")]
+pub use shared_stream::HangUpProbe;
 pub use signals::termination_signal;
+#[cfg(feature = "network")]
+pub use socket_file::{connect_socket, remove_dead_sockets};
 pub use stdio::{block_on, serve_stdio};
 #[cfg(feature = "network")]
 pub use tcp::{
-    ACCEPT_PAUSE, CONNECTION_LOG_RATE, FINAL_READ_BYTES, FINAL_WRITE_WAIT, MAX_ADDRESS_CONNECTIONS,
-    MAX_CONNECTIONS, MAX_OTHER_USER_CONNECTIONS, OWNER_CONNECTIONS, STOP_WAIT, Service,
-    log_refused_connection, serve_tcp,
+    FINAL_READ_BYTES, FINAL_WRITE_WAIT, MAX_ADDRESS_CONNECTIONS, MAX_CONNECTIONS, MAX_OTHER_USER_CONNECTIONS,
+    OWNER_CONNECTIONS, Service, log_refused_connection, serve_tcp,
 };
 #[cfg(feature = "network")]
 pub use token_bucket::{Rate, TokenBucket};
 pub use traced_machine::TracedMachine;
 #[cfg(feature = "network")]
+pub use unix_socket::{MAX_SOCKET_CONNECTIONS, SocketServer};
+#[cfg(feature = "network")]
 pub use websocket::{
-    CloseReason, CountFrame, FrameDirection, Keepalive, LINGER_WAIT, REPLACED_CLOSE_CODE, Socket,
-    serve_socket,
+    CloseReason, CountFrame, EVICTED_CLOSE_CODE, FrameDirection, Keepalive, LINGER_WAIT, REPLACED_CLOSE_CODE,
+    Socket, serve_socket,
 };

@@ -1,4 +1,5 @@
-//! The TCP stream under a WebSocket: it reads no more than its share of [`FrameMemory`], and tracks where messages begin.
+//! The TCP stream under a WebSocket: it reads no more than its share of [`FrameMemory`], tracks where messages begin, and
+//! notes which messages are compressed.
 
 use std::io;
 use std::pin::Pin;
@@ -7,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::deflate::{Deflate, MarkedMessages};
 use crate::frame_memory::{FrameAccount, FrameMemory};
 
 /// The bits of a frame's second byte that hold the payload length, or say how many length bytes follow.
@@ -26,14 +28,47 @@ pub struct MeteredStream {
     stream: TcpStream,
     account: FrameAccount,
     position: FramePosition,
+    /// In a box, because most connections are idle and many have no compression.
+    compression: Option<Box<Compression>>,
+}
+
+/// The compression of a connection.
+#[derive(Debug)]
+struct Compression {
+    deflate: Deflate,
+    messages: MarkedMessages,
 }
 
 impl MeteredStream {
-    /// Counts what is read from `stream` against `memory`. `early` holds the bytes that were read from it before.
-    pub fn new(stream: TcpStream, memory: &FrameMemory, early: &[u8]) -> Self {
-        let mut position = FramePosition::default();
-        position.advance(early);
-        Self { stream, account: memory.account(), position }
+    /// Counts what is read from `stream` against `memory`. `early` holds the bytes that were read from it before; bits that
+    /// mark compressed messages are cleared there, as in what is read later. `deflate` is how messages are compressed.
+    pub fn new(stream: TcpStream, memory: &FrameMemory, early: &mut [u8], deflate: Option<Deflate>) -> Self {
+        let compression =
+            deflate.map(|deflate| Box::new(Compression { deflate, messages: MarkedMessages::default() }));
+        let (account, position) = (memory.account(), FramePosition::default());
+        let mut metered = Self { stream, account, position, compression };
+        metered.advance(early);
+        metered
+    }
+
+    /// How messages to the peer are compressed.
+    pub(crate) fn deflate(&self) -> Option<Deflate> {
+        self.compression.as_ref().map(|compression| compression.deflate)
+    }
+
+    /// The messages of the peer that may be compressed; `None` without compression.
+    pub(crate) fn marked_messages(&mut self) -> Option<&mut MarkedMessages> {
+        self.compression.as_mut().map(|compression| &mut compression.messages)
+    }
+
+    /// Whether a message of the peer is being inflated.
+    pub(crate) fn is_inflating(&self) -> bool {
+        self.compression.as_ref().is_some_and(|compression| compression.messages.is_inflating())
+    }
+
+    fn advance(&mut self, bytes: &mut [u8]) {
+        let messages = self.compression.as_mut().map(|compression| &mut compression.messages);
+        self.position.advance(bytes, messages);
     }
 
     /// The memory that this stream's frames hold.
@@ -51,9 +86,12 @@ impl MeteredStream {
         &mut self.stream
     }
 
-    /// Whether everything that was read consists of complete messages.
+    /// Whether everything that was read consists of complete messages, and with compression, of messages that were handed
+    /// over.
     pub(crate) fn is_between_messages(&self) -> bool {
-        self.position.is_between_messages()
+        let has_unhandled =
+            self.compression.as_ref().is_some_and(|compression| !compression.messages.is_empty());
+        self.position.is_between_messages() && !has_unhandled
     }
 
     pub(crate) fn into_account(self) -> FrameAccount {
@@ -75,9 +113,9 @@ impl AsyncRead for MeteredStream {
         ready!(self.account.poll_room(cx));
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        let read = buffer.filled().get(before..).unwrap_or_default();
+        let read = buffer.filled_mut().get_mut(before..).unwrap_or_default();
         self.account.add_arriving(read.len());
-        self.position.advance(read);
+        self.advance(read);
         Poll::Ready(Ok(()))
     }
 }
@@ -112,17 +150,23 @@ impl FramePosition {
         self.head_bytes == 0 && self.payload_left == 0 && !self.is_in_message
     }
 
-    fn advance(&mut self, mut bytes: &[u8]) {
-        while let Some((first, others)) = bytes.split_first() {
+    /// Moves on by `bytes`. Shows `messages` the first byte of each frame and lets it replace that byte.
+    fn advance(&mut self, bytes: &mut [u8], mut messages: Option<&mut MarkedMessages>) {
+        let mut next = 0;
+        while let Some(byte) = bytes.get_mut(next) {
             if self.payload_left > 0 {
-                let skipped = bytes.len().min(usize::try_from(self.payload_left).unwrap_or(usize::MAX));
+                let left = usize::try_from(self.payload_left).unwrap_or(usize::MAX);
+                let skipped = left.min(bytes.len() - next);
                 self.payload_left -= skipped as u64;
-                bytes = bytes.get(skipped..).unwrap_or_default();
+                next += skipped;
                 continue;
             }
-            self.head[self.head_bytes] = *first;
+            if let Some(messages) = messages.as_deref_mut().filter(|_| self.head_bytes == 0) {
+                *byte = messages.on_frame(*byte);
+            }
+            self.head[self.head_bytes] = *byte;
             self.head_bytes += 1;
-            bytes = others;
+            next += 1;
             if let Some(length) = self.payload_length() {
                 let [kind, ..] = self.head;
                 if kind & CONTROL_BIT == 0 {
@@ -187,10 +231,10 @@ mod tests {
             for (bytes, is_whole) in &frames {
                 let (last, others) = bytes.split_last().unwrap();
                 for piece in others.chunks(piece) {
-                    position.advance(piece);
+                    position.advance(&mut piece.to_vec(), None);
                     assert!(!position.is_between_messages());
                 }
-                position.advance(&[*last]);
+                position.advance(&mut [*last], None);
                 assert_eq!(position.is_between_messages(), *is_whole);
             }
         }
@@ -201,9 +245,9 @@ mod tests {
         let mut position = FramePosition::default();
         let mut bytes = [frame(0x81, 5), frame(0x81, 300), frame(0x81, 1)].concat();
         let last = bytes.pop().unwrap();
-        position.advance(&bytes);
+        position.advance(&mut bytes, None);
         assert!(!position.is_between_messages());
-        position.advance(&[last]);
+        position.advance(&mut [last], None);
         assert!(position.is_between_messages());
     }
 }

@@ -71,6 +71,13 @@ impl PeerGroup {
         }
         match address.to_canonical() {
             ip if ip.is_loopback() => Self::OtherUsers,
+            ip => Self::remote(ip),
+        }
+    }
+
+    /// The group of a client at this address that has not connected itself, such as the client of a proxy.
+    pub fn remote(address: IpAddr) -> Self {
+        match address.to_canonical() {
             IpAddr::V4(ip) => Self::Remote(ip.into()),
             IpAddr::V6(ip) => {
                 let [a, b, c, d, ..] = ip.segments();

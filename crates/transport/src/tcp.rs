@@ -10,20 +10,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parlor_doors::{BackendFor, Machine};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::accept::{CONNECTION_LOG_RATE, SendMachine, accept_connections};
 use crate::connection::{ConnectionEnd, INCOMING_CHUNKS, Incoming, serve_within};
 use crate::connection_limiter::{ConnectionLimiter, ConnectionLimits};
 use crate::frame_memory::FrameMemory;
 use crate::log_limit::LogLimit;
 use crate::outgoing::{OutgoingReceiver, outgoing_within};
-use crate::token_bucket::Rate;
+use crate::shared_stream::{HangUpProbe, SharedStream};
 use crate::{ConnectedPeer, Listeners};
 
 /// How many connections one door serves at a time. Further connections are closed at once.
@@ -46,21 +44,12 @@ const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
     owner_only: OWNER_CONNECTIONS,
 };
 
-/// How long to wait before accepting again after an accept failed, which mostly happens for lack of file descriptors.
-pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How often the log may report failed accepts, refused connections and foreign protocols; each kind has this rate.
-pub const CONNECTION_LOG_RATE: Rate = Rate { per_second: 1.0, burst: 1.0 };
-
 /// How long a peer whose connection ends may make no progress in reading its last frames.
 pub const FINAL_WRITE_WAIT: Duration = Duration::from_secs(5);
 
 /// How many bytes that a peer still sends at the end of its connection are read and discarded. Closing a socket with unread
 /// input would reset the connection, and the peer could lose its last frames.
 pub const FINAL_READ_BYTES: usize = 16 << 20;
-
-/// How long connections may take to end when the server stops.
-pub const STOP_WAIT: Duration = Duration::from_secs(3);
 
 /// How long to wait for a reset from a peer on another machine that has hung up and was sent its last reply.
 const RESET_WAIT: Duration = Duration::from_millis(300);
@@ -89,79 +78,49 @@ pub struct Service<M, B> {
 /// when this returns.
 pub async fn serve_tcp<M, B>(
     listeners: Listeners,
-    make: impl Fn(&ConnectedPeer) -> Service<M, B>,
+    make: impl Fn(&ConnectedPeer, HangUpProbe) -> Service<M, B>,
     stop: CancellationToken,
 ) where
-    M: Machine + Send + 'static,
+    M: SendMachine,
     B: BackendFor<M> + Send + 'static,
-    M::Request: Send,
-    M::Error: Send,
-    M::Reply: Send,
-    M::Event: Send + Sync,
 {
     serve_accepted(async move || Ok(listeners.accept().await?.0), make, stop).await;
 }
 
 /// Like [`serve_tcp`], with any source of connections.
 async fn serve_accepted<M, B>(
-    mut accept: impl AsyncFnMut() -> io::Result<TcpStream>,
-    make: impl Fn(&ConnectedPeer) -> Service<M, B>,
+    accept: impl AsyncFnMut() -> io::Result<TcpStream>,
+    make: impl Fn(&ConnectedPeer, HangUpProbe) -> Service<M, B>,
     stop: CancellationToken,
 ) where
-    M: Machine + Send + 'static,
+    M: SendMachine,
     B: BackendFor<M> + Send + 'static,
-    M::Request: Send,
-    M::Error: Send,
-    M::Reply: Send,
-    M::Event: Send + Sync,
 {
     let limiter = ConnectionLimiter::new(CONNECTION_LIMITS);
-    let mut connections = JoinSet::new();
-    let accept_errors = LogLimit::new(CONNECTION_LOG_RATE);
     let refusals = LogLimit::new(CONNECTION_LOG_RATE);
     let foreign_peers = Arc::new(LogLimit::new(CONNECTION_LOG_RATE));
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = accept() => accepted,
+    let serve = |stream: TcpStream| {
+        // This fails only if the connection has already ended.
+        let peer = ConnectedPeer::from_stream(&stream).ok()?;
+        let Some(permit) = limiter.try_acquire(peer.group()) else {
+            log_refused_connection(&refusals, &peer);
+            return None;
         };
-        match accepted {
-            Ok(stream) => {
-                // This fails only if the connection has already ended.
-                let Ok(peer) = ConnectedPeer::from_stream(&stream) else { continue };
-                let Some(permit) = limiter.try_acquire(peer.group()) else {
-                    log_refused_connection(&refusals, &peer);
-                    continue;
-                };
-                let (service, stop) = (make(&peer), stop.clone());
-                let foreign_peers = Arc::clone(&foreign_peers);
-                connections.spawn(async move {
-                    let end = serve_stream(stream, service, stop).await;
-                    drop(permit);
-                    if let ConnectionEnd::Foreign(protocol) = end
-                        && let Some(left_out) = foreign_peers.allow_line()
-                    {
-                        let peer = peer.address();
-                        tracing::warn!(%peer, %protocol, left_out, "hung up on a peer that speaks another protocol");
-                    }
-                });
+        let stream = SharedStream::new(stream);
+        let (service, stop) = (make(&peer, stream.probe()), stop.clone());
+        let foreign_peers = Arc::clone(&foreign_peers);
+        Some(async move {
+            let end = serve_stream(stream, service, stop).await;
+            drop(permit);
+            if let ConnectionEnd::Foreign(protocol) = end
+                && let Some(left_out) = foreign_peers.allow_line()
+            {
+                let peer = peer.address();
+                tracing::warn!(%peer, %protocol, left_out, "hung up on a peer that speaks another protocol");
             }
-            // Mostly for lack of file descriptors.
-            Err(error) => {
-                if let Some(left_out) = accept_errors.allow_line() {
-                    tracing::warn!(%error, left_out, "cannot accept a connection");
-                }
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    // Stop listening before waiting for the connections.
-    drop(accept);
-    let all = async { while connections.join_next().await.is_some() {} };
-    // Connections that have not ended by then are aborted.
-    let _ = timeout(STOP_WAIT, all).await;
+        })
+    };
+    accept_connections(accept, serve, stop.clone()).await;
 }
 
 /// Logs, if `limit` allows a line, that a connection of `peer` was closed because its group has reached its limit.
@@ -173,7 +132,7 @@ pub fn log_refused_connection(limit: &LogLimit, peer: &ConnectedPeer) {
 }
 
 async fn serve_stream<M, B>(
-    mut stream: TcpStream,
+    stream: SharedStream,
     service: Service<M, B>,
     stop: CancellationToken,
 ) -> ConnectionEnd
@@ -184,7 +143,7 @@ where
     // A request and its reply are one packet each, so waiting to fill packets would only delay them. Keepalive finds peers
     // that vanished without closing the connection.
     let _ = stream.set_nodelay(true);
-    let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+    let _ = rustix::net::sockopt::set_socket_keepalive(&*stream, true);
     let Service { machine, backend, on_delivered, write_pause, memory } = service;
     let (has_hung_up, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
@@ -192,9 +151,8 @@ where
     let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: true };
     let (sender, receiver) = outgoing_within(memory.clone());
     let is_written = {
-        let (from_peer, to_peer) = stream.split();
-        let mut reading = pin!(read(from_peer, input, &has_hung_up));
-        let mut writing = pin!(write(to_peer, receiver, write_pause, &written, || {
+        let mut reading = pin!(read(&stream, input, &has_hung_up));
+        let mut writing = pin!(write(&stream, receiver, write_pause, &written, || {
             if !has_hung_up.load(Ordering::Relaxed) {
                 on_delivered();
             }
@@ -213,6 +171,9 @@ where
         };
         if let ConnectionEnd::Foreign(_) | ConnectionEnd::Unread = end {
             // Drop the connection with its unread input and unwritten output.
+            if end == ConnectionEnd::Unread {
+                stream.discard_unsent();
+            }
             return end;
         }
         while is_written.is_none() {
@@ -226,13 +187,15 @@ where
         is_written == Some(true)
     };
     if is_written {
-        close_gracefully(stream, &has_hung_up, &on_delivered, &stop).await;
+        close_gracefully(&stream, &has_hung_up, &on_delivered, &stop).await;
+    } else {
+        stream.discard_unsent();
     }
     ConnectionEnd::Closed
 }
 
 /// Forwards input to the connection until the peer hangs up.
-async fn read(mut from: ReadHalf<'_>, to: mpsc::Sender<Vec<u8>>, has_hung_up: &AtomicBool) {
+async fn read(from: &SharedStream, to: mpsc::Sender<Vec<u8>>, has_hung_up: &AtomicBool) {
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let piece = buffer.get(..count).unwrap_or_default();
@@ -246,7 +209,7 @@ async fn read(mut from: ReadHalf<'_>, to: mpsc::Sender<Vec<u8>>, has_hung_up: &A
 /// Writes queued frames until the driver is gone, and calls `on_empty` whenever the queue is empty. Returns false if the
 /// peer is gone first.
 async fn write(
-    mut to: WriteHalf<'_>,
+    to: &SharedStream,
     mut receiver: OutgoingReceiver,
     write_pause: Duration,
     written: &AtomicU64,
@@ -262,13 +225,13 @@ async fn write(
             bytes.extend_from_slice(&frame);
         }
         let size = bytes.len();
-        if write_all(&mut to, &bytes, written).await.is_err() {
+        if write_all(to, &bytes, written).await.is_err() {
             return false;
         }
         drop(bytes);
         receiver.written(size);
         // If the peer is on this machine and gone, its reset has arrived by now.
-        if !matches!(to.as_ref().take_error(), Ok(None)) {
+        if !matches!(to.take_error(), Ok(None)) {
             return false;
         }
         if is_empty {
@@ -281,7 +244,7 @@ async fn write(
     true
 }
 
-async fn write_all(to: &mut WriteHalf<'_>, mut bytes: &[u8], written: &AtomicU64) -> io::Result<()> {
+async fn write_all(to: &SharedStream, mut bytes: &[u8], written: &AtomicU64) -> io::Result<()> {
     while !bytes.is_empty() {
         let count = to.write(bytes).await?;
         written.fetch_add(count as u64, Ordering::Relaxed);
@@ -293,19 +256,19 @@ async fn write_all(to: &mut WriteHalf<'_>, mut bytes: &[u8], written: &AtomicU64
 /// Closes the connection so that the last frames reach the peer: closing a socket with unread input would reset the
 /// connection and discard them. Once `stop` is cancelled, this does not wait for a peer that sends nothing.
 async fn close_gracefully(
-    mut stream: TcpStream,
+    stream: &SharedStream,
     has_hung_up: &AtomicBool,
     on_delivered: &(dyn Fn() + Send + Sync),
     stop: &CancellationToken,
 ) {
     if has_hung_up.load(Ordering::Relaxed) {
-        if !was_reset(&stream).await {
+        if !was_reset(stream).await {
             on_delivered();
         }
-        let _ = stream.shutdown().await;
+        let _ = stream.shutdown();
         return;
     }
-    if stream.shutdown().await.is_err() {
+    if stream.shutdown().is_err() {
         return;
     }
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
@@ -346,8 +309,11 @@ mod tests {
 
     use parlor_doors::{Input, InputOf, Output, Ticket};
     use parlor_vocab::{Answer, Backend, SessionRefusal, UpdateOf};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::task::JoinSet;
 
     use super::*;
+    use crate::accept::{ACCEPT_PAUSE, STOP_WAIT};
 
     /// Answers the first line with a frame of `reply_bytes` bytes, and closes.
     struct OneReply {
@@ -418,7 +384,7 @@ mod tests {
         let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        (tokio::spawn(serve_stream(stream, service(reply_bytes), stop.clone())), client)
+        (tokio::spawn(serve_stream(SharedStream::new(stream), service(reply_bytes), stop.clone())), client)
     }
 
     #[tokio::test]
@@ -454,7 +420,7 @@ mod tests {
             }
             Err(io::Error::from(io::ErrorKind::Other))
         };
-        serve_accepted(accept, |_| service(0), stop.clone()).await;
+        serve_accepted(accept, |_, _| service(0), stop.clone()).await;
         assert_eq!(failures, 5);
     }
 
@@ -502,7 +468,7 @@ mod tests {
     async fn a_panic_ends_only_its_own_connection() {
         let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
-        let make = |_: &ConnectedPeer| {
+        let make = |_: &ConnectedPeer, _: HangUpProbe| {
             let Service { backend, on_delivered, write_pause, memory, .. } = service(0);
             Service { machine: PanickingMachine, backend, on_delivered, write_pause, memory }
         };
@@ -525,7 +491,7 @@ mod tests {
         let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = memory.clone();
-        let make = move |_: &ConnectedPeer| {
+        let make = move |_: &ConnectedPeer, _: HangUpProbe| {
             let Service { mut machine, backend, on_delivered, write_pause, .. } = service(2);
             machine.max_line_bytes = 4 << 20;
             Service { machine, backend, on_delivered, write_pause, memory: shared.clone() }
@@ -561,7 +527,7 @@ mod tests {
         let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let server = tokio::spawn(serve_tcp(listener, |_| service(64 << 20), stop.clone()));
+        let server = tokio::spawn(serve_tcp(listener, |_, _| service(64 << 20), stop.clone()));
         let mut not_reading = TcpStream::connect(address).await.unwrap();
         not_reading.write_all(b"go\n").await.unwrap();
         not_reading.readable().await.unwrap();

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use std::time::Duration;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use parlor_doors::{BackendFor, Input, Machine, Output};
 use parlor_vocab::{Ticket, Update, UpdateOf};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -22,6 +23,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
 
 use crate::MeteredStream;
+use crate::deflate::{MarkedMessages, Step};
 use crate::frame_memory::{FREE_FRAME_BYTES, FrameAccount};
 use crate::large_frames::block_in_place_if_large;
 
@@ -48,6 +50,9 @@ pub const LINGER_WAIT: Duration = Duration::from_secs(75);
 /// The close code for a connection whose session has a newer connection.
 pub const REPLACED_CLOSE_CODE: u16 = 4001;
 
+/// The close code for a connection whose token was replaced, together with the order to evict its holders.
+pub const EVICTED_CLOSE_CODE: u16 = 4002;
+
 /// A WebSocket whose handshake is done.
 ///
 /// The type is tungstenite's and not axum's: axum 0.8 depends on an older tungstenite, which would add second versions of
@@ -70,8 +75,21 @@ pub struct Keepalive {
 pub enum CloseReason {
     /// The session has a newer connection: close code 4001, reason `replaced`.
     Replaced,
+    /// The token of the connection was replaced, and its holders are evicted: close code 4002.
+    Evicted,
     /// The server is stopping: close code 1001.
     GoingAway,
+}
+
+impl CloseReason {
+    /// The code and the text of the close frame.
+    pub fn code_and_text(self) -> (CloseCode, &'static str) {
+        match self {
+            Self::Replaced => (CloseCode::from(REPLACED_CLOSE_CODE), "replaced"),
+            Self::Evicted => (CloseCode::from(EVICTED_CLOSE_CODE), "the token was replaced"),
+            Self::GoingAway => (CloseCode::Away, "the server is ending"),
+        }
+    }
 }
 
 /// The direction of a frame, as the server sees it.
@@ -150,10 +168,8 @@ enum End {
 
 impl From<CloseReason> for End {
     fn from(reason: CloseReason) -> Self {
-        match reason {
-            CloseReason::Replaced => Self::Close(CloseCode::from(REPLACED_CLOSE_CODE), "replaced"),
-            CloseReason::GoingAway => Self::Close(CloseCode::Away, "the server is ending"),
-        }
+        let (code, text) = reason.code_and_text();
+        Self::Close(code, text)
     }
 }
 
@@ -198,7 +214,7 @@ where
             }
             if may_receive && self.has_large_buffers && !self.machine.has_work_in_progress() {
                 // Handle what has arrived first: it must not be in the buffers when they are freed.
-                if let Some(message) = self.socket().next().now_or_never() {
+                if let Some(message) = next_message(self.socket()).now_or_never() {
                     self.on_message(message).await?;
                     continue;
                 }
@@ -213,7 +229,7 @@ where
             if !may_receive {
                 self.account().clear_deadline();
             }
-            if !may_receive || self.account().is_waiting() {
+            if !may_receive || self.is_reading_delayed() {
                 // The driver did not read, so the peer's silence does not count.
                 self.last_heard = Instant::now();
             }
@@ -231,9 +247,9 @@ where
         let now = Instant::now();
         if may_receive && now >= self.last_heard + self.keepalive.read_timeout {
             // The peer may have sent something while a long frame was being written to it.
-            return match self.socket().next().now_or_never() {
+            return match next_message(self.socket()).now_or_never() {
                 Some(message) => self.on_message(message).await,
-                None if self.account().is_waiting() => Ok(()),
+                None if self.is_reading_delayed() => Ok(()),
                 None => Err(End::Gone),
             };
         }
@@ -264,6 +280,9 @@ where
             Some(Err(Error::Protocol(_))) => Err(End::Close(CloseCode::Protocol, "the protocol is broken")),
             Some(Err(Error::Io(error))) if error.kind() == ErrorKind::TimedOut => {
                 Err(End::Close(CloseCode::Again, "the message took too long, and others wait for its memory"))
+            }
+            Some(Err(Error::Io(error))) if error.kind() == ErrorKind::InvalidData => {
+                Err(End::Close(CloseCode::Invalid, "the compressed message is broken"))
             }
             Some(Err(_)) | None => Err(End::Gone),
         }
@@ -298,6 +317,11 @@ where
 
     fn account(&mut self) -> &mut FrameAccount {
         self.socket().get_mut().account()
+    }
+
+    /// Whether the driver itself delays messages of the peer: it waits for memory, or has not inflated one yet.
+    fn is_reading_delayed(&mut self) -> bool {
+        self.account().is_waiting() || self.socket().get_ref().is_inflating()
     }
 
     /// Frees the socket's buffers, which keep the size of the largest message, by building a new socket on the same stream.
@@ -338,9 +362,8 @@ where
             match output {
                 Output::Send(frame) => {
                     (self.count_frame)(FrameDirection::Sent);
-                    let text =
-                        Utf8Bytes::try_from(Bytes::from(frame)).expect("machines write JSON, which is UTF-8");
-                    self.write(Message::Text(text)).await?;
+                    let message = self.encode(frame);
+                    self.write(message).await?;
                 }
                 Output::Request(ticket, request) => self.submit(ticket, request),
                 Output::WakeAt(moment) => self.wake_at = Some(moment.into()),
@@ -354,6 +377,17 @@ where
         if let Some((ticket, answer)) = self.backend.submit(ticket, request) {
             self.machine.handle(Instant::now().into_std(), Input::Answer(ticket, answer));
         }
+    }
+
+    /// The message of a frame, compressed if the peer understands that and it pays.
+    fn encode(&mut self, frame: Vec<u8>) -> Message {
+        let deflate = self.socket().get_ref().deflate();
+        let compressed =
+            deflate.and_then(|deflate| block_in_place_if_large(frame.len(), || deflate.compress(&frame)));
+        compressed.unwrap_or_else(|| {
+            let text = Utf8Bytes::try_from(Bytes::from(frame)).expect("machines write JSON, which is UTF-8");
+            Message::Text(text)
+        })
     }
 
     /// Writes a frame to the socket's buffer, which [`flush`](Self::flush) sends.
@@ -400,7 +434,40 @@ where
 
 /// Waits for the next message. It borrows only the socket field, so that the caller can poll the backend meanwhile.
 async fn next(socket: &mut Option<Socket>) -> Option<Result<Message, Error>> {
-    socket.as_mut().expect(SOCKET_IS_PRESENT).next().await
+    next_message(socket.as_mut().expect(SOCKET_IS_PRESENT)).await
+}
+
+/// Waits for the next message, and inflates it if it is compressed. A call that is cancelled loses nothing: the next call
+/// goes on where it stopped.
+async fn next_message(socket: &mut Socket) -> Option<Result<Message, Error>> {
+    if !socket.get_ref().is_inflating() {
+        let message = match socket.next().await? {
+            Ok(message) => message,
+            Err(error) => return Some(Err(error)),
+        };
+        let max_bytes = socket.get_config().max_message_size.unwrap_or(usize::MAX);
+        let Some(messages) = socket.get_mut().marked_messages() else { return Some(Ok(message)) };
+        if let Some(message) = messages.take(message, max_bytes) {
+            return Some(Ok(message));
+        }
+    }
+    Some(inflate(socket.get_mut()).await)
+}
+
+/// Inflates a message in steps, each of which waits for memory as a message that arrives does.
+async fn inflate(stream: &mut MeteredStream) -> Result<Message, Error> {
+    loop {
+        poll_fn(|cx| stream.account().poll_room(cx)).await;
+        let step = stream.marked_messages().and_then(MarkedMessages::inflate);
+        match step.ok_or(Error::ConnectionClosed)? {
+            Step::Grown(bytes) => {
+                stream.account().add_arriving(bytes);
+                // Other connections have their turn before the next step.
+                yield_now().await;
+            }
+            Step::Complete(message) => return message,
+        }
+    }
 }
 
 /// The frames of a peer that were not read yet when the connection was closed.
@@ -433,10 +500,18 @@ async fn close_socket(
     last: &mut LastFrames,
 ) -> FrameAccount {
     let closing = async {
+        let is_fault_of_peer = matches!(
+            close.code,
+            CloseCode::Protocol | CloseCode::Invalid | CloseCode::Size | CloseCode::Again
+        );
         if socket.send(Message::Close(Some(close))).await.is_ok() {
+            if is_fault_of_peer {
+                // Such a peer may never answer the close frame, and waits for the end of the stream.
+                let _ = socket.get_mut().stream().shutdown().await;
+            }
             // Read until the peer closes too: dropping a socket with unread input would reset the connection, and the peer
             // could lose the close frame.
-            while let Some(Ok(message)) = socket.next().await {
+            while let Some(Ok(message)) = next_message(&mut socket).await {
                 let is_close = message.is_close();
                 last.push(message);
                 socket.get_mut().account().hold_arrived();

@@ -1,7 +1,7 @@
 //! The client of process sharing: it lists and watches the processes that other parlor processes of the same user share
 //! with `server.rs`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,8 +10,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::server::SOCKET_FOLDER;
+use super::socket_folder::{socket_path, socket_paths};
 use super::{ProcessInfo, ProcessViewer, TerminalSize, ViewerEvent};
+use crate::socket_file::connect_or_remove;
 
 /// How many sharing servers are asked for their processes. The processes of further ones are not listed.
 pub const MAX_SHARING_SERVERS: usize = 64;
@@ -25,18 +26,20 @@ pub const MAX_SHARING_LINE_BYTES: u64 = 8 << 20;
 /// Lists all processes that are shared in the state folder `home`. Removes sockets at which no process listens.
 pub async fn list_shared_processes(home: &Path) -> Vec<ProcessInfo> {
     let mut processes = Vec::new();
-    let Ok(entries) = std::fs::read_dir(home.join(SOCKET_FOLDER)) else { return processes };
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "sock"));
-    paths.sort();
-    for path in paths.iter().take(MAX_SHARING_SERVERS) {
+    let mut server_count = 0;
+    for path in socket_paths(home) {
+        let Some(stream) = connect_or_remove(&path).await else { continue };
+        server_count += 1;
         let listed = async {
-            let mut server = send_request(path, "list").await?;
+            let mut server = send_request(stream, "list").await?;
             let value = read_line(&mut server).await?;
             serde_json::from_value::<Vec<ProcessInfo>>(value).ok()
         };
         if let Ok(Some(listed)) = timeout(SHARING_WAIT, listed).await {
             processes.extend(listed.into_iter().map(|process| ProcessInfo { here: false, ..process }));
+        }
+        if server_count == MAX_SHARING_SERVERS {
+            break;
         }
     }
     processes
@@ -44,9 +47,9 @@ pub async fn list_shared_processes(home: &Path) -> Vec<ProcessInfo> {
 
 /// Watches the process `number` of the sharing server with process id `pid`. None if there is no such process.
 pub async fn watch_shared_process(home: &Path, pid: u32, number: u64) -> Option<Box<dyn ProcessViewer>> {
-    let path = home.join(SOCKET_FOLDER).join(format!("{pid}.sock"));
+    let path = socket_path(home, pid);
     let watching = async {
-        let mut server = send_request(&path, &number.to_string()).await?;
+        let mut server = send_request(connect_or_remove(&path).await?, &number.to_string()).await?;
         read_line(&mut server).await?.get("watching")?;
         Some(server)
     };
@@ -57,16 +60,7 @@ pub async fn watch_shared_process(home: &Path, pid: u32, number: u64) -> Option<
 /// A connection to a sharing server.
 type SharingServer = BufReader<UnixStream>;
 
-async fn send_request(path: &Path, request: &str) -> Option<SharingServer> {
-    let mut stream = match UnixStream::connect(path).await {
-        Ok(stream) => stream,
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            // The process that made the socket is gone.
-            let _ = std::fs::remove_file(path);
-            return None;
-        }
-        Err(_) => return None,
-    };
+async fn send_request(mut stream: UnixStream, request: &str) -> Option<SharingServer> {
     stream.write_all(format!("{request}\n").as_bytes()).await.ok()?;
     Some(BufReader::new(stream))
 }
@@ -122,13 +116,13 @@ mod tests {
 
     fn home() -> TempDir {
         let home = tempfile::tempdir().unwrap();
-        std::fs::create_dir(home.path().join(SOCKET_FOLDER)).unwrap();
+        std::fs::create_dir(home.path().join("run")).unwrap();
         home
     }
 
     /// Starts a sharing server with process id `pid` that answers every request with `answer` and then sends nothing more.
     fn start_server(home: &TempDir, pid: u32, answer: String) {
-        let path = home.path().join(SOCKET_FOLDER).join(format!("{pid}.sock"));
+        let path = home.path().join("run").join(format!("{pid}.sock"));
         let listener = UnixListener::bind(path).unwrap();
         tokio::spawn(async move {
             let mut open = Vec::new();
@@ -164,6 +158,18 @@ mod tests {
         let all: Vec<u32> = (1000..=1000 + count).collect();
         all.iter().for_each(|pid| start_server(&home, *pid, list(*pid, 1)));
         assert_eq!(pids(&home).await, all[..MAX_SHARING_SERVERS]);
+    }
+
+    #[tokio::test]
+    async fn sockets_of_killed_servers_hide_no_living_one() {
+        let home = home();
+        let count = u32::try_from(2 * MAX_SHARING_SERVERS).unwrap();
+        for pid in 1000..1000 + count {
+            drop(UnixListener::bind(home.path().join(format!("run/{pid}.sock"))).unwrap());
+        }
+        start_server(&home, 9999, list(9999, 1));
+        assert_eq!(pids(&home).await, [9999]);
+        assert_eq!(std::fs::read_dir(home.path().join("run")).unwrap().count(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,11 +1,13 @@
 //! Process sharing: other parlor processes of the same user can watch the processes of an exec door on stdio, over a Unix
 //! socket in the state folder.
 //!
-//! `server.rs` shares the processes of an exec connection; `client.rs` lists and watches the processes that others share.
+//! `server.rs` shares the processes of an exec connection; `client.rs` lists and watches the processes that others share;
+//! `socket_folder.rs` has the names of the sockets between them.
 //! Watching never slows a process down, and a viewer in another parlor process can neither type nor end the process.
 
 mod client;
 mod server;
+mod socket_folder;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,7 @@ pub use client::{
     MAX_SHARING_LINE_BYTES, MAX_SHARING_SERVERS, SHARING_WAIT, list_shared_processes, watch_shared_process,
 };
 pub use server::{MAX_VIEWER_REQUEST_BYTES, MAX_VIEWERS, SharedProcesses, VIEWER_WAIT, exit_code};
+pub use socket_folder::remove_stale_sockets;
 
 /// The most columns and the most rows of a terminal.
 pub const MAX_TERMINAL_SIDE: u16 = 1000;

@@ -5,9 +5,7 @@
 //! backend retains anyway, so no output is copied. Viewers can only watch. If sharing fails, the door works without it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -21,8 +19,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::ProcessInfo;
+use super::socket_folder::{open_socket, remove_stale_sockets};
+use crate::accept::accept_connections;
+use crate::socket_file::{SocketFile, is_same_user};
 
 /// How many viewers a server has at a time. Further connections are closed.
 pub const MAX_VIEWERS: usize = 8;
@@ -32,9 +34,6 @@ pub const VIEWER_WAIT: Duration = Duration::from_secs(10);
 
 /// The longest request of a viewer.
 pub const MAX_VIEWER_REQUEST_BYTES: u64 = 4096;
-
-/// The folder of the sockets, in the state folder.
-pub(crate) const SOCKET_FOLDER: &str = "run";
 
 /// The process backend of one connection, whose processes viewers can watch.
 pub struct SharedProcesses {
@@ -75,16 +74,6 @@ struct SharedProcess {
     exit: OnceLock<ProcessExit>,
 }
 
-/// The path of the server's socket. Dropping it removes the file.
-struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // A file that is left behind is removed by the next client that lists processes.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 impl SharedProcesses {
     /// Makes a backend whose processes are shared in the state folder `home`, if there is such a folder.
     pub fn new(home: Option<PathBuf>, clock: Arc<dyn Clock>) -> Self {
@@ -99,7 +88,7 @@ impl SharedProcesses {
             return;
         }
         if let Some(home) = self.home.take() {
-            self.socket = open_socket(&home, &self.table);
+            self.socket = share(home, &self.table);
         }
         if self.socket.is_some()
             && let Some((pid, retained)) = self.processes.pid_and_output(&start.process)
@@ -198,35 +187,35 @@ impl ProcessTable {
     }
 }
 
-/// Opens the socket and starts to serve viewers. None if that fails; then the processes are not shared.
-fn open_socket(home: &Path, table: &Arc<ProcessTable>) -> Option<SocketFile> {
+/// Opens the socket, starts to serve viewers, and removes the sockets of killed servers in the background. None if the
+/// socket cannot be opened; then the processes are not shared.
+fn share(home: PathBuf, table: &Arc<ProcessTable>) -> Option<SocketFile> {
     // Without a state folder there is no page that could list the processes.
     if !home.is_dir() {
         return None;
     }
-    let folder = home.join(SOCKET_FOLDER);
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
-    let path = folder.join(format!("{}.sock", std::process::id()));
-    // An earlier process with the same pid may have left its socket.
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).ok()?;
-    let socket = SocketFile(path);
-    std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600)).ok()?;
+    let (listener, socket) = open_socket(&home, std::process::id()).ok()?;
     tokio::spawn(accept_viewers(listener, Arc::clone(table)));
+    tokio::spawn(async move { remove_stale_sockets(&home).await });
     Some(socket)
 }
 
 async fn accept_viewers(listener: UnixListener, table: Arc<ProcessTable>) {
     let permits = Arc::new(Semaphore::new(MAX_VIEWERS));
-    while let Ok((stream, _)) = listener.accept().await {
-        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else { continue };
+    let serve = |stream: UnixStream| {
+        let permit = Arc::clone(&permits).try_acquire_owned().ok().filter(|_| is_same_user(&stream))?;
         let table = Arc::clone(&table);
-        tokio::spawn(async move {
+        Some(async move {
             // An error ends this viewer's connection and concerns nothing else.
             let _ = serve_viewer(stream, &table).await;
             drop(permit);
-        });
-    }
+        })
+    };
+    let accept = async move || {
+        let (stream, _) = listener.accept().await?;
+        Ok(stream)
+    };
+    accept_connections(accept, serve, CancellationToken::new()).await;
 }
 
 /// Answers the one request of a viewer: `list`, or the number of a process to watch.
@@ -315,13 +304,34 @@ mod tests {
     #[tokio::test]
     async fn processes_start_where_no_socket_can_be_opened() {
         let home = tempfile::tempdir().unwrap();
-        std::fs::write(home.path().join(SOCKET_FOLDER), "no folder").unwrap();
+        std::fs::write(home.path().join("run"), "no folder").unwrap();
         for home in [None, Some(home.path().join("missing")), Some(home.path().to_owned())] {
             let mut shared = SharedProcesses::new(home, Arc::new(FixedClock));
             assert_eq!(start(&mut shared, "p"), Ok(ProcessReply::ProcessStarted));
             assert!(shared.socket.is_none() && shared.table.state().by_number.is_empty());
             shared.closed().await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_begins_to_share_removes_the_sockets_of_killed_servers() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("run");
+        std::fs::create_dir(&folder).unwrap();
+        for pid in 0..100 {
+            drop(UnixListener::bind(folder.join(format!("{pid}.sock"))).unwrap());
+        }
+        let mut shared = SharedProcesses::new(Some(home.path().to_owned()), Arc::new(FixedClock));
+        start(&mut shared, "p").unwrap();
+        let socket = shared.socket.as_ref().unwrap().path().to_owned();
+        let swept = async {
+            while std::fs::read_dir(&folder).unwrap().count() > 1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(VIEWER_WAIT, swept).await.expect("a sweep");
+        assert!(UnixStream::connect(&socket).await.is_ok(), "its own socket is left");
+        shared.closed().await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -342,7 +352,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let mut shared = SharedProcesses::new(Some(home.path().to_owned()), Arc::new(FixedClock));
         start(&mut shared, "p").unwrap();
-        let path = shared.socket.as_ref().unwrap().0.clone();
+        let path = shared.socket.as_ref().unwrap().path().to_owned();
         let watch = async || {
             let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
             // The server may close the connection before the request is written.

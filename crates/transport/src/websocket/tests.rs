@@ -11,7 +11,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::deflate::Deflate;
 use crate::frame_memory::{FRAME_WAIT, FrameMemory, MIN_FRAME_MEMORY};
+
+mod compression;
 
 /// Echoes every frame, and also submits frames that begin with a question mark to the backend.
 #[derive(Default)]
@@ -124,11 +127,21 @@ async fn served(keepalive: Keepalive, first_events: &[Vec<u8>]) -> Served {
 
 /// Like [`served`], with memory that several connections share.
 async fn served_within(memory: &FrameMemory, keepalive: Keepalive, first_events: &[Vec<u8>]) -> Served {
+    served_with(memory, keepalive, first_events, None).await
+}
+
+/// Like [`served_within`], with compressed messages.
+async fn served_with(
+    memory: &FrameMemory,
+    keepalive: Keepalive,
+    first_events: &[Vec<u8>],
+    deflate: Option<Deflate>,
+) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
     let client = WebSocketStream::from_raw_socket(client.unwrap(), Role::Client, None).await;
-    let stream = MeteredStream::new(accepted.unwrap().0, memory, &[]);
+    let stream = MeteredStream::new(accepted.unwrap().0, memory, &mut [], deflate);
     let server = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
     let (request_sender, requests) = mpsc::channel(16);
     let (event_sender, events) = mpsc::channel(16);
@@ -303,4 +316,19 @@ async fn connections_with_stalled_messages_are_closed_while_others_wait_for_memo
     assert!(begun.elapsed() >= 2 * FRAME_WAIT, "each has its own time limit once there is memory for it");
     let last = timeout(100 * FRAME_WAIT, stalled.join_next()).await;
     assert!(last.is_err(), "no connection waits for the last one's memory: {last:?}");
+}
+
+#[tokio::test]
+async fn a_peer_that_breaks_the_protocol_sees_the_end_of_the_stream_at_once() {
+    let mut served = served(LONG_TIMEOUTS, &[]).await;
+    let stream = served.client.get_mut();
+    // A text frame without a mask, which a client must not send.
+    stream.write_all(&[0x81, 2, b'h', b'i']).await.unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).await.unwrap();
+    assert!(!served.task.is_finished(), "the stream ended only when the server gave up waiting for the peer");
+    // A close frame with code 1002.
+    assert_eq!((received.first(), received.get(2..4)), (Some(&0x88), Some(&1002u16.to_be_bytes()[..])));
+    drop(served.client);
+    timeout(TEST_TIMEOUT, served.task).await.unwrap().unwrap();
 }

@@ -51,6 +51,18 @@ export async function scenario(WebSocket, base, token) {
   const answer = run.find((event) => event.event_type === "message.completed");
   check(answer.data.text === "hello there", "the answer is complete");
 
+  check(first.socket.extensions.startsWith("permessage-deflate"), "messages may be compressed");
+  const long = Array.from({ length: 2000 }, (_, index) => `line ${index} of a long answer`).join("\n");
+  // Only `ws` tells how many bytes have come.
+  const bytesBefore = first.socket._socket?.bytesRead;
+  first.send("message.send", { content: `/say ${long}` });
+  const longRun = await first.readUntil(isEnd);
+  check(longRun.find((event) => event.event_type === "message.completed").data.text === long, "a long message and its answer are complete");
+  if (bytesBefore !== undefined) {
+    const plain = longRun.reduce((sum, event) => sum + JSON.stringify(event).length, 0);
+    check((first.socket._socket.bytesRead - bytesBefore) * 4 < plain, "a long answer takes less than a quarter of its bytes");
+  }
+
   first.send("media.send", { data: "aGVsbG8=", filename: "hello.txt", content_type: "text/plain", caption: "a file" });
   const upload = await first.readUntil(isEnd);
   check(upload[0].data.input.media[0].filename === "hello.txt", "run.started names the file");

@@ -51,6 +51,14 @@ async def main():
         answer = next(event for event in run if event["event_type"] == "message.completed")
         check(answer["data"]["text"] == "hello there", "the answer is complete")
 
+        # This client asks for a small window in both directions.
+        extensions = [extension.name for extension in first.protocol.extensions]
+        check(extensions == ["permessage-deflate"], "messages may be compressed")
+        long = "\n".join(f"line {index} of a long answer" for index in range(2000))
+        await send(first, "message.send", {"content": f"/say {long}"})
+        events = await frames_until(first, is_end)
+        check(any(event["data"].get("text") == long for event in events), "a long message and its answer are complete")
+
         # A fragmented message, followed by a ping.
         frame = json.dumps({"type": "message.send", "payload": {"content": "/say in pieces"}})
         await first.send([frame[:10], frame[10:20], frame[20:]])

@@ -54,6 +54,23 @@ test("an image of 25 MiB is sent and shown, also after a reload", async () => {
   await tab.close();
 });
 
+test("a text and a PDF are chosen, sent and shown, also after a reload", async () => {
+  const tab = await openPage();
+  const names = ["plan.md", "report.pdf"];
+  const paths = names.map((name) => join(server.folder, name));
+  writeFileSync(paths[0], "the plan is simple");
+  writeFileSync(paths[1], "%PDF-1.4\n%%EOF\n");
+  await chooseFiles(tab, ...paths);
+  for (const name of names) await chosenFiles(tab).getByText(name).waitFor();
+  await tab.send("read these");
+  for (let visit = 0; visit < 2; visit++) {
+    const turn = await tab.waitForTurn("read these");
+    for (const name of names) await turn.getByRole("button", { name: new RegExp(name) }).waitFor();
+    await tab.page.reload();
+  }
+  await tab.close();
+});
+
 test("a file with one byte more is refused with a reason before it is sent", async () => {
   const tab = await openPage();
   await chooseFiles(tab, writeImage("larger.png", MAX_FILE_BYTES + 1));

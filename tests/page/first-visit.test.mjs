@@ -49,9 +49,11 @@ test("the tour explains a queued run, and a message that the server did not acce
   await tab.page.locator("article").getByText("command: uname -a").waitFor();
   await tab.close();
 
-  const child = server.spawn("chat", "!echo busy here; sleep 60");
+  const apart = await Server.start({ extraSettings: "\n[sessions]\njoin = false\n" });
+  t.after(() => apart.stop());
+  const child = apart.spawn("chat", "!echo busy here; sleep 60");
   t.after(() => child.kill("SIGKILL"));
-  const other = await openPage({ isTourDone: false, path: "/#/sessions" });
+  const other = await (await browser.newPage(apart, { isTourDone: false, path: "/#/sessions" })).open();
   await other.page.getByRole("list", { name: "Sessions" }).getByRole("listitem").filter({ hasText: "busy here" }).filter({ hasText: "Running" }).getByRole("link").click();
   const otherTour = other.page.getByRole("region", { name: "Tour" });
   await otherTour.getByRole("button", { name: "Run it" }).click();

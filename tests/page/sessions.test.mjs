@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NETWORK } from "./browser.mjs";
-import { waitUntil } from "./server.mjs";
+import { Server, waitUntil } from "./server.mjs";
 import { setUp } from "./setup.mjs";
 
-const { server, openPage } = await setUp({ path: "/#/sessions" });
+const { server, browser, openPage } = await setUp({ path: "/#/sessions" });
 const row = (tab, name) => tab.page.getByRole("list", { name: "Sessions" }).getByRole("listitem").filter({ hasText: name });
 
 test("the empty screen says what it will show", async () => {
@@ -181,10 +181,28 @@ test("a refused deletion shows the reason", async () => {
   await tab.close();
 });
 
-test("a session of another process can be watched, and a message to it is refused with a reason", async (t) => {
-  const child = server.spawn("chat", "!echo from another process; sleep 60");
+test("a session of another process is joined: its text comes live, a message waits for its turn, and Esc stops the run", async (t) => {
+  const child = server.spawn("chat", "/wait 54");
   t.after(() => child.kill("SIGKILL"));
   const tab = await openPage();
+  await row(tab, "/wait 54").getByText("Running").waitFor();
+  await row(tab, "/wait 54").getByRole("link").click();
+  const turn = tab.page.locator('article[data-status="running"]');
+  await turn.getByText("...").waitFor();
+  await tab.send("/say joined");
+  await tab.page.locator('article[data-status="queued"]').waitFor();
+  await tab.page.keyboard.press("Escape");
+  await tab.waitForTurn("/wait 54", "stopped");
+  await (await tab.waitForTurn("/say joined")).getByText("joined", { exact: true }).waitFor();
+  await tab.close();
+});
+
+test("a session of another process that may not be joined can be watched, and a message to it is refused with a reason", async (t) => {
+  const apart = await Server.start({ extraSettings: "\n[sessions]\njoin = false\n" });
+  t.after(() => apart.stop());
+  const child = apart.spawn("chat", "!echo from another process; sleep 60");
+  t.after(() => child.kill("SIGKILL"));
+  const tab = await (await browser.newPage(apart, { path: "/#/sessions" })).open();
   const watched = row(tab, "from another process");
   await watched.getByText("open in another process").waitFor();
   await watched.getByText("Running").waitFor();

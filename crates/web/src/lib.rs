@@ -7,6 +7,7 @@
 mod api;
 mod auth;
 mod body;
+mod connection_life;
 mod fetch;
 mod log_metrics;
 mod metrics;
@@ -21,7 +22,10 @@ mod server;
 mod settings;
 mod site;
 mod socket;
+mod waiting_heads;
 
+pub use api::controls::{ListSkills, SkillInfo};
+pub use api::event_stream::STREAM_KEEP_ALIVE;
 pub use api::events::{DEFAULT_EVENTS, MAX_EVENTS, MAX_EVENTS_BYTES};
 pub use api::media::FILE_PIECE_BYTES;
 pub use api::models::{AgentInfo, HasKey, KeyCheck, ModelCatalog, ModelInfo};
@@ -31,6 +35,7 @@ pub use api::terminals::ProcessApi;
 pub use api::transcript::MAX_SESSION_TEXT_BYTES;
 pub use api::usage::{DEFAULT_USAGE_DAYS, MAX_USAGE_DAYS};
 pub use auth::cookie::COOKIE_LIFE;
+pub use auth::forwarded::{ProxyNetwork, ProxyNetworkError};
 pub use auth::one_time_link::{ONE_TIME_LINK_LIFE, OneTimeLink};
 pub use auth::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, RATE_CLIENTS, REQUEST_RATE};
 pub use auth::refusal_log::{REFUSAL_LINES, REFUSAL_PATH_CHARS};
@@ -47,9 +52,9 @@ pub use readiness::Readiness;
 pub use response_memory::{ANSWER_WAIT, HTTP_WRITE_WAIT, MAX_SESSION_READERS};
 pub use routes::ROUTES;
 pub use server::{
-    CONNECTION_LIFE, HEADER_WAIT, HTTP_CONNECTION_LIMITS, MAX_ADDRESS_HTTP_CONNECTIONS, MAX_HEADER_BYTES,
-    MAX_HEADERS, MAX_HTTP_CONNECTIONS, MAX_OTHER_USER_HTTP_CONNECTIONS, OWNER_HTTP_CONNECTIONS,
-    WEB_STOP_WAIT, serve_web,
+    CONNECTION_LIFE, EVICTION_CHECK, HEADER_WAIT, HTTP_CONNECTION_LIMITS, MAX_ADDRESS_HTTP_CONNECTIONS,
+    MAX_HEADER_BYTES, MAX_HEADERS, MAX_HTTP_CONNECTIONS, MAX_OTHER_USER_HTTP_CONNECTIONS,
+    OWNER_HTTP_CONNECTIONS, WEB_STOP_WAIT, serve_web,
 };
 pub use settings::{WebLimits, WebSettings};
 pub use site::WebDeps;

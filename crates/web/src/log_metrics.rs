@@ -143,6 +143,7 @@ mod tests {
             parent: None,
             agent: parlor_vocab::AgentId::parse("a").unwrap(),
             model: None,
+            missing_agent: None,
             input: UserInput::default(),
             message: parlor_vocab::MessageId::generate(ids.next()),
         };

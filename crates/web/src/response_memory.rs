@@ -97,6 +97,29 @@ impl ResponseMemory {
         response
     }
 
+    /// Cuts one message of a stream into pieces. A large one waits at most `wait` for memory.
+    pub(crate) async fn pieces(&self, message: &[u8], wait: Duration) -> Result<Pieces, NoMemory> {
+        let mut pieces = Pieces::default();
+        pieces.fill(message);
+        if pieces.left > FREE_FRAME_BYTES {
+            self.reserve(pieces.left, wait).await?;
+        }
+        Ok(pieces)
+    }
+
+    /// A stream has handed over a piece and has `left` bytes of its message. The client has to make room for more in time,
+    /// which the stream reports with [`on_read`](Self::on_read).
+    pub(crate) fn await_reader(&self, left: usize) {
+        let State { account, deadline } = &mut *self.lock();
+        account.set_arriving(left);
+        *deadline = Some(Box::pin(sleep(self.write_wait)));
+    }
+
+    /// The client has read enough of a stream for the next piece.
+    pub(crate) fn on_read(&self) {
+        self.lock().deadline = None;
+    }
+
     async fn reserve(&self, bytes: usize, wait: Duration) -> Result<(), NoMemory> {
         self.lock().account.set_arriving(bytes);
         let room = poll_fn(|cx| self.lock().account.poll_room(cx));
@@ -109,7 +132,7 @@ impl ResponseMemory {
     }
 
     /// Keeps `left` bytes reserved: the client has read the others.
-    fn shrink(&self, left: usize) {
+    pub(crate) fn shrink(&self, left: usize) {
         let State { account, deadline } = &mut *self.lock();
         account.set_arriving(left);
         match deadline {
@@ -123,9 +146,9 @@ impl ResponseMemory {
     }
 }
 
-/// JSON in pieces, each of which is freed once it is sent.
+/// An answer or a message in pieces, each of which is freed once it is sent.
 #[derive(Debug, Default)]
-struct Pieces {
+pub(crate) struct Pieces {
     ready: VecDeque<Bytes>,
     last: Vec<u8>,
     left: usize,
@@ -135,10 +158,29 @@ impl Pieces {
     fn of(value: &impl Serialize) -> serde_json::Result<Self> {
         let mut pieces = Self::default();
         serde_json::to_writer(&mut pieces, value)?;
-        let _ = io::Write::write(&mut pieces, b"\n");
-        let last = std::mem::take(&mut pieces.last);
-        pieces.ready.push_back(last.into());
+        pieces.fill(b"\n");
         Ok(pieces)
+    }
+
+    /// Adds the last bytes.
+    fn fill(&mut self, bytes: &[u8]) {
+        io::Write::write_all(self, bytes).expect("memory does not fail");
+        let last = std::mem::take(&mut self.last);
+        if !last.is_empty() {
+            self.ready.push_back(last.into());
+        }
+    }
+
+    /// Takes the next piece.
+    pub(crate) fn take(&mut self) -> Option<Bytes> {
+        let piece = self.ready.pop_front()?;
+        self.left -= piece.len();
+        Some(piece)
+    }
+
+    /// How many bytes were not taken yet.
+    pub(crate) fn left(&self) -> usize {
+        self.left
     }
 }
 
@@ -172,8 +214,7 @@ impl HttpBody for CountedBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let Some(piece) = self.pieces.ready.pop_front() else { return Poll::Ready(None) };
-        self.pieces.left -= piece.len();
+        let Some(piece) = self.pieces.take() else { return Poll::Ready(None) };
         self.memory.shrink(self.pieces.left);
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{any, delete, get, post};
+use axum::routing::{any, delete, get, post, put};
 
 use crate::api::{
-    console, events, health, media, models, processes, sessions, terminal_socket, token, transcript, usage,
+    console, controls, events, health, login, media, models, processes, sessions, terminal_socket, token,
+    transcript, usage,
 };
 use crate::auth::screen::screen;
 use crate::page;
@@ -18,6 +19,8 @@ use crate::socket;
 /// Every method and path that the server answers. Any other path without an extension shows the page.
 pub const ROUTES: &[(&str, &str)] = &[
     ("GET", "/"),
+    ("GET", "/login"),
+    ("POST", "/login"),
     ("GET", "/assets/{name}"),
     ("GET", "/supr/ws"),
     ("GET", "/pico/ws"),
@@ -25,11 +28,24 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/supr/token"),
     ("POST", "/api/supr/setup"),
     ("POST", "/api/supr/claim"),
+    ("POST", "/api/supr/logout"),
     ("GET", "/api/pico/token"),
     ("POST", "/api/pico/token"),
     ("POST", "/api/pico/setup"),
     ("GET", "/api/gateway/status"),
+    ("POST", "/api/gateway/start"),
+    ("POST", "/api/gateway/stop"),
+    ("POST", "/api/gateway/restart"),
+    ("GET", "/api/gateway/logs"),
+    ("POST", "/api/gateway/logs/clear"),
     ("GET", "/api/models"),
+    ("POST", "/api/models/default"),
+    ("GET", "/api/tools"),
+    ("PUT", "/api/tools/{name}/state"),
+    ("GET", "/api/skills"),
+    ("POST", "/api/skills/import"),
+    ("GET", "/api/skills/{name}"),
+    ("DELETE", "/api/skills/{name}"),
     ("GET", "/api/sessions"),
     ("GET", "/api/sessions/{id}"),
     ("PATCH", "/api/sessions/{id}"),
@@ -55,10 +71,8 @@ pub const ROUTES: &[(&str, &str)] = &[
 /// The routes of `site`, behind the checks that every request has to pass.
 pub(crate) fn router(site: Arc<Site>) -> Router {
     let mut router = Router::new();
-    if site.deps.settings.is_enabled {
-        for path in ["/supr/ws", "/supr/ws/", "/pico/ws", "/pico/ws/"] {
-            router = router.route(path, any(socket::accept));
-        }
+    for path in ["/supr/ws", "/supr/ws/", "/pico/ws", "/pico/ws/"] {
+        router = router.route(path, any(socket::accept));
     }
     for channel in ["supr", "pico"] {
         router = router
@@ -68,11 +82,24 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
     router
         .route("/", get(page::page))
         .route("/api/gateway/status", get(console::status))
+        .route("/api/gateway/start", post(controls::start_gateway))
+        .route("/api/gateway/stop", post(controls::stop_gateway))
+        .route("/api/gateway/restart", post(controls::stop_gateway))
+        .route("/api/gateway/logs", get(controls::logs))
+        .route("/api/gateway/logs/clear", post(controls::clear_logs))
         .route("/api/models", get(console::models))
+        .route("/api/models/default", post(controls::set_default_model))
+        .route("/api/tools", get(controls::tools))
+        .route("/api/tools/{name}/state", put(controls::set_tool))
+        .route("/api/skills", get(controls::skills))
+        .route("/api/skills/import", post(controls::change_skill))
+        .route("/api/skills/{name}", get(controls::skill).delete(controls::change_skill))
         .route("/api/sessions", get(sessions::list))
         .route("/api/sessions/{id}", get(transcript::read).patch(sessions::rename).delete(sessions::delete))
         .route("/api/sessions/{id}/events", get(events::events))
         .route("/api/supr/claim", post(token::claim))
+        .route("/api/supr/logout", post(token::sign_out))
+        .route("/login", get(login::form).post(login::sign_in))
         .route("/api/choices", get(models::choices))
         .route("/api/media/{id}", get(media::media))
         .route("/api/processes", get(processes::list).post(processes::start))

@@ -1,5 +1,6 @@
 //! Accepts TCP connections and serves HTTP/1.1 on them until they close or become WebSockets.
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parlor_transport::{
     ACCEPT_PAUSE, CONNECTION_LOG_RATE, ConnectedPeer, ConnectionLimiter, ConnectionLimits, ConnectionPermit,
-    Listeners, LogLimit, log_refused_connection,
+    Listeners, LogLimit, PeerGroup, log_refused_connection,
 };
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -22,12 +23,15 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::auth::request_source::ConnectionEnds;
+use crate::connection_life::ConnectionLife;
 use crate::response_memory::ResponseMemory;
 use crate::routes::router;
 use crate::site::{Site, WebDeps};
+use crate::waiting_heads::{AnswerBody, HeadWait, WaitingHeads};
 
-/// How many HTTP connections may be open at a time. Beyond that, connections of the owner wait, and those of others are
-/// closed. WebSockets do not count.
+/// How many HTTP connections may be open at a time. Beyond that, the connection of the same kind of client closes that has
+/// waited longest for the head of a request; if none waits, connections of the owner wait, and those of others are closed.
+/// WebSockets do not count.
 pub const MAX_HTTP_CONNECTIONS: usize = 1024;
 
 /// How many of them all other users of this machine may have together, with users whom the kernel does not name. A proxy
@@ -51,7 +55,14 @@ pub const HTTP_CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
 /// How long the head of a request may take to arrive, and how long a connection may be idle.
 pub const HEADER_WAIT: Duration = Duration::from_secs(15);
 
-/// How long a connection that does not become a WebSocket may last, whatever it does.
+/// How long a server may take to notice that another process has evicted the holders of the old token.
+pub const EVICTION_CHECK: Duration = Duration::from_secs(1);
+
+/// How long a client other than the owner waits for a connection of its group to make room for it. The server accepts no
+/// other connection meanwhile.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// How long a connection that does not become a WebSocket may last, whatever it does. An event stream lasts longer.
 pub const CONNECTION_LIFE: Duration = Duration::from_secs(300);
 
 /// The largest head of a request, in bytes.
@@ -82,23 +93,27 @@ pub async fn serve_web(
         .max_buf_size(MAX_HEADER_BYTES)
         .max_headers(MAX_HEADERS);
     let limiter = ConnectionLimiter::new(limits.http_connections);
+    let heads = Arc::new(WaitingHeads::default());
+    site.tasks.spawn(notice_evictions(Arc::clone(&site), goodbye.clone()));
     let refused_connections = LogLimit::new(CONNECTION_LOG_RATE);
     let accept_errors = LogLimit::new(CONNECTION_LOG_RATE);
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            accepted = accept(&listeners, &limiter, &refused_connections) => accepted,
+            accepted = accept(&listeners, &limiter, &heads, &refused_connections) => accepted,
         };
         match accepted {
             Ok(None) => {}
             Ok(Some((stream, peer, permit))) => {
                 let (protocol, router, stop) = (protocol.clone(), router.clone(), stop.clone());
                 let memory = ResponseMemory::new(&site.deps.memory, limits.write_wait);
+                let head = Arc::new(heads.connection(peer.group()));
+                let client = HttpClient { stream, peer, head: Arc::clone(&head) };
                 site.tasks.spawn(async move {
-                    serve_connection(stream, peer, &protocol, router, memory, limits.connection_life, stop)
-                        .await;
+                    serve_connection(client, &protocol, router, memory, limits.connection_life, stop).await;
                     drop(permit);
+                    drop(head);
                 });
             }
             // Mostly because the process has no file descriptors left.
@@ -119,40 +134,87 @@ pub async fn serve_web(
     Ok(())
 }
 
+/// Reads the file of the token again and again, so that sockets close whose holders another process has evicted.
+async fn notice_evictions(site: Arc<Site>, goodbye: CancellationToken) {
+    while timeout(EVICTION_CHECK, goodbye.cancelled()).await.is_err() {
+        site.deps.tokens.now();
+    }
+}
+
 /// Accepts a connection. `None` if its client has used up its share, or if it is closed already.
 async fn accept(
     listeners: &Listeners,
     limiter: &ConnectionLimiter,
+    heads: &WaitingHeads,
     refused_connections: &LogLimit,
 ) -> io::Result<Option<(TcpStream, ConnectedPeer, ConnectionPermit)>> {
     let (stream, _) = listeners.accept().await?;
     let Ok(peer) = ConnectedPeer::from_stream(&stream) else { return Ok(None) };
-    let Some(permit) = limiter.acquire(peer.group()).await else {
+    let Some(permit) = acquire(limiter, heads, peer.group()).await else {
         log_refused_connection(refused_connections, &peer);
         return Ok(None);
     };
     Ok(Some((stream, peer, permit)))
 }
 
-/// Serves HTTP until the connection closes or becomes a WebSocket, which another task serves.
-async fn serve_connection(
+/// Takes a permit for a connection of `group`. If there is none, the connection of that group makes room that has waited
+/// longest for the head of a request.
+async fn acquire(
+    limiter: &ConnectionLimiter,
+    heads: &WaitingHeads,
+    group: PeerGroup,
+) -> Option<ConnectionPermit> {
+    if let Some(permit) = limiter.try_acquire(group) {
+        return Some(permit);
+    }
+    if group != PeerGroup::Owner {
+        if let Some(closed) = heads.close_oldest(group) {
+            let _ = timeout(ROOM_WAIT, closed.cancelled()).await;
+        }
+        return limiter.try_acquire(group);
+    }
+    loop {
+        let mut wait_begins = pin!(heads.wait_begins());
+        wait_begins.as_mut().enable();
+        heads.close_oldest(group);
+        tokio::select! {
+            biased;
+            permit = limiter.acquire(group) => return permit,
+            () = wait_begins => {}
+        }
+    }
+}
+
+/// The connection of a client.
+struct HttpClient {
     stream: TcpStream,
     peer: ConnectedPeer,
+    head: Arc<HeadWait>,
+}
+
+/// Serves HTTP until the connection closes or becomes a WebSocket, which another task serves.
+async fn serve_connection(
+    client: HttpClient,
     protocol: &http1::Builder,
     router: Router,
     memory: Arc<ResponseMemory>,
     life: Duration,
     stop: CancellationToken,
 ) {
+    let HttpClient { stream, peer, head } = client;
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
     let ends = ConnectionEnds { peer: peer.address().ip(), local: peer.local().ip() };
-    let response_memory = Arc::clone(&memory);
+    let age = Arc::new(ConnectionLife::default());
+    let (response_memory, answers, stream_life) = (Arc::clone(&memory), Arc::clone(&head), Arc::clone(&age));
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ends);
         request.extensions_mut().insert(Arc::clone(&response_memory));
+        request.extensions_mut().insert(Arc::clone(&stream_life));
         request.extensions_mut().insert(peer);
-        router.clone().oneshot(request.map(Body::new))
+        answers.on_request();
+        let (connection, answer) = (Arc::clone(&answers), router.clone().oneshot(request.map(Body::new)));
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| AnswerBody::new(body, connection))) }
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service).with_upgrades());
     // The error of a connection concerns only its client. `stalled` is polled after the connection has had its chance to
@@ -161,8 +223,13 @@ async fn serve_connection(
         biased;
         _ = &mut connection => return,
         () = memory.stalled() => return,
+        // Without a request there is no answer to complete.
+        () = head.has_to_close() => match head.has_had_request() {
+            true => connection.as_mut().graceful_shutdown(),
+            false => return,
+        },
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-        () = sleep(life) => return,
+        () = age.is_over(life) => return,
     }
     tokio::select! {
         biased;

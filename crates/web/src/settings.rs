@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use parlor_transport::{AllowLocal, ConnectionLimits, Keepalive, Rate};
 
+use crate::api::event_stream::STREAM_KEEP_ALIVE;
+use crate::auth::forwarded::ProxyNetwork;
 use crate::auth::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, REQUEST_RATE};
 use crate::body::BODY_WAIT;
 use crate::response_memory::{ANSWER_WAIT, HTTP_WRITE_WAIT};
@@ -13,7 +15,7 @@ use crate::server::{CONNECTION_LIFE, HEADER_WAIT, HTTP_CONNECTION_LIMITS, WEB_ST
 /// What `parlor.toml`, the environment and the command line decide about the web server.
 #[derive(Clone, Debug)]
 pub struct WebSettings {
-    /// Whether the server accepts sockets of the supr door. HTTP works either way.
+    /// Whether the server accepts sockets of the supr door from its start on. HTTP works either way.
     pub is_enabled: bool,
     /// Whether a socket may bring the token in the query of its address.
     pub allow_token_query: bool,
@@ -21,6 +23,8 @@ pub struct WebSettings {
     pub max_connections: usize,
     /// Host names of this server, beside its addresses. `*` allows any name.
     pub allow_hosts: Vec<String>,
+    /// The proxies whose headers about the original request are believed.
+    pub trusted_proxies: Vec<ProxyNetwork>,
     /// Which users of this machine need no token.
     pub allow_local: AllowLocal,
     /// Whether clients of the supr door may send messages. The messages of a read-only client are dropped silently.
@@ -40,12 +44,14 @@ pub struct WebLimits {
     pub header_wait: Duration,
     /// How long a body may take to arrive.
     pub body_wait: Duration,
-    /// How long a connection that does not become a socket may last.
+    /// How long a connection that does not become a socket may last; event streams may last longer.
     pub connection_life: Duration,
     /// How long a client may read nothing of a large answer before the server disconnects it.
     pub write_wait: Duration,
     /// How long an answer waits for memory, or for its turn to read a session.
     pub answer_wait: Duration,
+    /// After how much silence an event stream sends a comment.
+    pub stream_keep_alive: Duration,
     /// How many HTTP connections may be open at a time, and how many of them each kind of client may have.
     pub http_connections: ConnectionLimits,
     /// How long connections and sockets may take to close when the server stops.
@@ -68,6 +74,7 @@ impl Default for WebLimits {
             connection_life: CONNECTION_LIFE,
             write_wait: HTTP_WRITE_WAIT,
             answer_wait: ANSWER_WAIT,
+            stream_keep_alive: STREAM_KEEP_ALIVE,
             http_connections: HTTP_CONNECTION_LIMITS,
             stop_wait: WEB_STOP_WAIT,
             handshakes: HANDSHAKE_RATE,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::http::request::Parts;
@@ -15,13 +16,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::api::controls::ListSkills;
 use crate::api::models::ModelCatalog;
 use crate::api::sessions::TitleCheck;
 use crate::api::terminals::ProcessApi;
+use crate::auth::forwarded::client_address;
 use crate::auth::one_time_link::OneTimeLink;
 use crate::auth::rate::RateLimiter;
 use crate::auth::refusal_log::RefusalLog;
-use crate::auth::request_source::ConnectionEnds;
 use crate::auth::token_store::TokenStore;
 use crate::metrics::{Metrics, ReasonLabel};
 use crate::page::Asset;
@@ -48,6 +50,8 @@ pub struct WebDeps {
     pub check_title: TitleCheck,
     /// The agents and models that clients can choose from.
     pub catalog: ModelCatalog,
+    /// The skills that consoles list.
+    pub skills: ListSkills,
     /// The terminals of this server, and the processes that other servers share.
     pub processes: Arc<ProcessApi>,
     /// The counters that `/metrics` shows.
@@ -76,6 +80,8 @@ pub(crate) struct Site {
     pub(crate) count_frame: CountFrame,
     /// New ids for the frames of the supr door.
     pub(crate) ids: Arc<dyn IdSource>,
+    /// Whether the server accepts sockets of the supr door: as the settings say, or because a client has enabled it.
+    is_enabled: AtomicBool,
     /// One permit for each answer that may read through a session at a time.
     session_readers: Semaphore,
     /// The tasks of all connections and sockets.
@@ -95,12 +101,13 @@ impl Site {
         Arc::new(Self {
             bound,
             started: Instant::now(),
-            connections: Connections::new(deps.settings.max_connections, goodbye),
+            connections: Connections::new(deps.settings.max_connections, goodbye, deps.tokens.evictions()),
             handshakes: RateLimiter::new(limits.handshakes, limits.local_handshakes),
             requests: RateLimiter::new(limits.requests, limits.local_requests),
             refusals: RefusalLog::new(),
             count_frame: count_frames(&deps.metrics),
             ids: Arc::new(TimeOrderedIds::new(Arc::clone(&deps.clock))),
+            is_enabled: AtomicBool::new(deps.settings.is_enabled),
             session_readers: Semaphore::new(MAX_SESSION_READERS),
             tasks: TaskTracker::new(),
             stop,
@@ -112,8 +119,7 @@ impl Site {
     pub(crate) fn refuse(&self, error: HandshakeError, parts: &Parts) -> Response {
         let reason = error.reason();
         self.deps.metrics.refused.get_or_create(&ReasonLabel { reason }).inc();
-        let peer = parts.extensions.get::<ConnectionEnds>().map(|ends| ends.peer);
-        self.refusals.write(reason, peer, parts.uri.path());
+        self.refusals.write(reason, client_address(parts), parts.uri.path());
         error.response()
     }
 
@@ -121,6 +127,17 @@ impl Site {
     pub(crate) async fn session_reader(&self) -> Result<SemaphorePermit<'_>, NoMemory> {
         let permit = timeout(self.deps.settings.limits.answer_wait, self.session_readers.acquire()).await;
         permit.map_err(|_| NoMemory)?.map_err(|_| NoMemory)
+    }
+
+    /// Whether the supr door is enabled.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.is_enabled.load(Ordering::Relaxed)
+    }
+
+    /// Enables the supr door until the server ends: the settings are the user's, and parlor does not write them. Returns
+    /// whether the door was disabled.
+    pub(crate) fn enable(&self) -> bool {
+        !self.is_enabled.swap(true, Ordering::Relaxed)
     }
 
     /// Whether the server still accepts sockets.

@@ -39,5 +39,5 @@ export function connectErrorFor(status: number, body: string): ConnectError {
 
 /** Explains a socket that does not open although the server would accept it. */
 export function webSocketBlockedText(origin: string): string {
-  return `The server answers, but the WebSocket to it does not open. A proxy in between must pass WebSockets on. If allow_origins of [channels.supr] is set, it must name ${origin}.`;
+  return `The server answers, but the WebSocket to it does not open. A proxy in between must pass WebSockets on, and the Host header too, or allow_origins of [channels.supr] must name ${origin}: see docs/proxy.md.`;
 }

@@ -66,7 +66,7 @@ pub(crate) async fn config(State(site): State<Arc<Site>>) -> Response {
         .map(|agent| json!({ "id": agent.id, "name": agent.name, "default": agent.is_default }))
         .collect();
     let supr = json!({
-        "enabled": settings.is_enabled,
+        "enabled": site.is_enabled(),
         "allow_token_query": settings.allow_token_query,
         "allow_origins": site.deps.tokens.now().allow_origins,
         "max_connections": settings.max_connections,

@@ -1,4 +1,5 @@
-//! The events of one session, page by page from its end backwards, as the frames of the supr door.
+//! The events of one session, page by page from its end backwards, as the frames of the supr door. `event_stream.rs` has
+//! the other form of the same endpoint.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +16,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::event_stream;
 use super::path_id::PathId;
 use super::session_error::SessionApiError;
+use crate::connection_life::ConnectionLife;
 use crate::query::number;
 use crate::response::text;
 use crate::response_memory::{NoMemory, ResponseMemory};
@@ -48,12 +51,24 @@ struct EventPage {
 pub(crate) async fn events(
     State(site): State<Arc<Site>>,
     Extension(memory): Extension<Arc<ResponseMemory>>,
+    Extension(life): Extension<Arc<ConnectionLife>>,
     PathId(id): PathId,
     parts: Parts,
 ) -> Response {
-    let (Ok(before), Ok(limit)) = (number(&parts, "before"), number(&parts, "limit")) else {
-        return text(StatusCode::BAD_REQUEST, "before and limit are whole numbers");
+    let [Ok(before), Ok(limit), Ok(after)] = ["before", "limit", "after"].map(|name| number(&parts, name))
+    else {
+        return text(StatusCode::BAD_REQUEST, "before, limit and after are whole numbers");
     };
+    if event_stream::is_requested(&parts.headers) {
+        let Ok(last_event_id) = event_stream::last_event_id(&parts.headers) else {
+            let reason = "Last-Event-ID is the number of an event: the id of a message of this stream";
+            return text(StatusCode::BAD_REQUEST, reason);
+        };
+        // A browser that reconnects repeats its first query, so the header is newer.
+        let after = last_event_id.or(after.map(|after| after as u64)).unwrap_or(0);
+        let stream = event_stream::respond(&site, memory, &life, &id, after, &parts).await;
+        return stream.unwrap_or_else(|error| error.response());
+    }
     let limit = limit.map_or(DEFAULT_EVENTS, |limit| limit.clamp(1, MAX_EVENTS));
     let Ok(_permit) = site.session_reader().await else { return NoMemory::response() };
     match read_events(&site.deps.sessions, &id, before.map(|before| before as u64), limit).await {
@@ -117,7 +132,7 @@ async fn read_events(
 
 /// Cuts each long text of a frame that has more than [`MAX_EVENTS_BYTES`], and marks the frame with `truncated`. If that
 /// is not enough, the frame keeps none of its data.
-fn shortened(frame: Vec<u8>) -> Vec<u8> {
+pub(super) fn shortened(frame: Vec<u8>) -> Vec<u8> {
     if frame.len() <= MAX_EVENTS_BYTES {
         return frame;
     }

@@ -3,8 +3,11 @@
 //! `docs/openapi.json` describes all of them; `routes.rs` says which path leads to which handler.
 
 pub(crate) mod console;
+pub(crate) mod controls;
+pub(crate) mod event_stream;
 pub(crate) mod events;
 pub(crate) mod health;
+pub(crate) mod login;
 pub(crate) mod media;
 pub(crate) mod models;
 mod path_id;

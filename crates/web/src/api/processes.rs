@@ -27,18 +27,41 @@ pub(crate) async fn start(State(site): State<Arc<Site>>, body: Bytes) -> Respons
     #[derive(Default, Deserialize)]
     struct NewProcess {
         command: Option<Vec<String>>,
-        cols: Option<u64>,
-        rows: Option<u64>,
+        cols: Option<Cells>,
+        rows: Option<Cells>,
     }
     let new_process = if body.is_empty() { Ok(NewProcess::default()) } else { serde_json::from_slice(&body) };
     let Ok(NewProcess { command, cols, rows }) = new_process else {
         let usage = "the body is {\"command\":[\"PROGRAM\",\"ARGUMENT\"…],\"cols\":80,\"rows\":24}; all of it may be left out";
         return text(StatusCode::BAD_REQUEST, usage);
     };
-    let size = TerminalSize::bounded(cols.unwrap_or(80), rows.unwrap_or(24));
+    if command.iter().flatten().any(|argument| argument.contains('\0')) {
+        return text(
+            StatusCode::BAD_REQUEST,
+            "the command has a NUL character, which no argument of a program may have",
+        );
+    }
+    let size = TerminalSize::bounded(cols.map_or(80, |cols| cols.0), rows.map_or(24, |rows| rows.0));
     match site.deps.processes.start(command, size) {
         Ok(started) => json(StatusCode::CREATED, &started),
         Err(error) => error.response(),
+    }
+}
+
+/// A number of columns or rows. JSON has one kind of numbers, so `80.0` is the same as `80`.
+#[derive(Deserialize)]
+#[serde(try_from = "f64")]
+struct Cells(u64);
+
+impl TryFrom<f64> for Cells {
+    type Error = &'static str;
+
+    fn try_from(number: f64) -> Result<Self, Self::Error> {
+        if number < 0.0 || number.fract() != 0.0 {
+            return Err("not a whole number of columns or rows");
+        }
+        // The conversion saturates, and the terminal has fewer cells anyway.
+        Ok(Self(number as u64))
     }
 }
 
@@ -54,8 +77,8 @@ impl ProcessApiError {
         match self {
             Self::Unknown => text(StatusCode::NOT_FOUND, "process not found"),
             Self::Forbidden(reason) => text(StatusCode::FORBIDDEN, reason),
-            Self::CannotStart(reason) => text(StatusCode::BAD_REQUEST, reason),
-            Self::TooMany(reason) => text(StatusCode::CONFLICT, reason),
+            // Not the fault of the request: on another machine, or later, the program may be there.
+            Self::CannotStart(reason) | Self::TooMany(reason) => text(StatusCode::CONFLICT, reason),
         }
     }
 }

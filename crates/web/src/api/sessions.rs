@@ -198,6 +198,7 @@ async fn session_info(sessions: &Sessions, record: &SessionRecord) -> SessionInf
     let queued = match owner {
         SessionOwner::ThisProcess { waiting } => waiting,
         SessionOwner::Nobody => sessions.left_inputs(record).await.unwrap_or(0),
+        SessionOwner::Peer => sessions.read(&record.id).await.map_or(0, |session| session.queue().len()),
         SessionOwner::OtherProcess => 0,
     };
     SessionInfo {

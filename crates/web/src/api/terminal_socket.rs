@@ -17,6 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::path_id::PathId;
+use crate::auth::trust::is_own_origin;
 use crate::random::uuid;
 use crate::site::Site;
 use crate::socket::connections::{ConnectionSlot, StopSignal};
@@ -60,7 +61,7 @@ pub(crate) async fn accept(
     let memory = site.deps.memory.clone();
     site.tasks.spawn(async move {
         let Ok(upgraded) = on_upgrade.await else { return };
-        let Some(socket) = open_socket(upgraded, MAX_TYPED_BYTES, &memory).await else { return };
+        let Some(socket) = open_socket(upgraded, MAX_TYPED_BYTES, &memory, None).await else { return };
         let (stop, _) = slot.occupy();
         serve_viewer(viewer, socket, stop).await;
         drop(slot);
@@ -75,8 +76,9 @@ fn check(site: &Site, parts: &mut Parts) -> Result<(Response, ConnectionSlot, On
     }
     let stored = site.deps.tokens.now();
     let authenticated = authenticate(parts, &stored.token, site.deps.settings.allow_token_query)?;
-    let slot = site.connections.reserve(&uuid((site.deps.random)())).map_err(|_| HandshakeError::TooMany)?;
-    let response = upgrade(parts, &stored, authenticated)?;
+    let id = uuid((site.deps.random)());
+    let slot = site.connections.reserve(&id, stored.evictions).map_err(|_| HandshakeError::TooMany)?;
+    let response = upgrade(parts, &stored, authenticated, is_own_origin(site, parts))?;
     let on_upgrade = parts.extensions.remove::<OnUpgrade>().ok_or(HandshakeError::NoUpgrade)?;
     Ok((response, slot, on_upgrade))
 }
@@ -99,7 +101,10 @@ enum End {
 async fn serve_viewer(mut viewer: Box<dyn ProcessViewer>, mut socket: Socket, stop: StopSignal) {
     let end = tokio::select! {
         biased;
-        _ = stop.stopped() => End::Close(CloseCode::Away, "the server is ending"),
+        reason = stop.stopped() => {
+            let (code, text) = reason.code_and_text();
+            End::Close(code, text)
+        }
         end = forward(&mut *viewer, &mut socket) => end,
     };
     if let End::Close(code, reason) = end {

@@ -8,13 +8,13 @@ use axum::http::StatusCode;
 use axum::http::header::{ORIGIN, SET_COOKIE};
 use axum::http::request::Parts;
 use axum::response::Response;
-use parlor_transport::ConnectedPeer;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::cookie::{Cookie, CookieHolder};
-use crate::auth::request_source::ConnectionEnds;
+use crate::auth::cookie::{self, Cookie, CookieHolder};
+use crate::auth::forwarded::client_address;
 use crate::auth::token_store::{StoreError, StoredToken};
-use crate::response::{json, text};
+use crate::query::first;
+use crate::response::{empty, json, text};
 use crate::site::Site;
 use crate::socket::ws_url::ws_url;
 
@@ -36,9 +36,16 @@ pub(crate) async fn token(State(site): State<Arc<Site>>, parts: Parts) -> Respon
 
 pub(crate) async fn rotate(State(site): State<Arc<Site>>, parts: Parts) -> Response {
     let tokens = Arc::clone(&site.deps.tokens);
-    match on_blocking_thread(move || tokens.rotate()).await {
+    let evict = match first(parts.uri.query().unwrap_or_default(), "evict").as_deref() {
+        None | Some(b"0" | b"false") => false,
+        Some(b"1" | b"true") => true,
+        Some(_) => return text(StatusCode::BAD_REQUEST, "evict is 1, true, 0 or false"),
+    };
+    let rotated =
+        on_blocking_thread(move || if evict { tokens.rotate_and_evict() } else { tokens.rotate() }).await;
+    match rotated {
         Ok(stored) => {
-            tracing::info!("a new token is valid; open connections stay open");
+            tracing::info!(evict, "a new token is valid; open connections stay open unless they are evicted");
             token_answer(&site, &parts, &stored, None)
         }
         Err(response) => response,
@@ -46,15 +53,17 @@ pub(crate) async fn rotate(State(site): State<Arc<Site>>, parts: Parts) -> Respo
 }
 
 pub(crate) async fn set_up(State(site): State<Arc<Site>>, parts: Parts) -> Response {
-    if !site.deps.settings.is_enabled {
-        let reason = "the channel is switched off: set enabled = true in [channels.supr] of parlor.toml and start again";
-        return text(StatusCode::CONFLICT, reason);
-    }
     let origin = parts.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok()).map(str::to_owned);
     let origin = origin.filter(|origin| origin.contains("://") && origin.len() <= MAX_ORIGIN_BYTES);
     let tokens = Arc::clone(&site.deps.tokens);
     match on_blocking_thread(move || tokens.set_up(origin.as_deref())).await {
-        Ok((stored, changed)) => token_answer(&site, &parts, &stored, Some(changed)),
+        Ok((stored, changed)) => {
+            let was_disabled = site.enable();
+            if was_disabled {
+                tracing::info!("a client enabled the supr door, until this server ends");
+            }
+            token_answer(&site, &parts, &stored, Some(changed || was_disabled))
+        }
         Err(response) => response,
     }
 }
@@ -79,19 +88,50 @@ pub(crate) async fn claim(State(site): State<Arc<Site>>, parts: Parts, body: Byt
         }
         Ok(Claim::Token(token)) if stored.token.is(token.as_bytes()) => {}
         Ok(Claim::Token(_)) => {
-            let peer = parts.extensions.get::<ConnectionEnds>().map(|ends| ends.peer);
-            site.refusals.write("token", peer, parts.uri.path());
+            site.refusals.write("token", client_address(&parts), parts.uri.path());
             return text(StatusCode::UNAUTHORIZED, "this is not the token: enter what parlor token prints");
         }
         Err(_) => return text(StatusCode::BAD_REQUEST, "the body is {\"code\":\"…\"} or {\"token\":\"…\"}"),
     }
     let mut response = token_answer(&site, &parts, &stored, None);
-    if let Some(peer) = parts.extensions.get::<ConnectedPeer>() {
-        let cookie = Cookie::new(&stored.token, CookieHolder::of(peer));
-        site.deps.tokens.learn(cookie.reveal());
-        if let Some(header) = cookie.header(&parts.headers, site.bound.port()) {
-            response.headers_mut().insert(SET_COOKIE, header);
+    give_cookie(&site, &parts, &stored, &mut response);
+    response
+}
+
+/// Adds the cookie of a browser that has shown the token to the answer.
+pub(crate) fn give_cookie(site: &Site, parts: &Parts, stored: &StoredToken, response: &mut Response) {
+    let Some(holder) = CookieHolder::of(parts) else { return };
+    let cookie = Cookie::new(&stored.token, stored.sign_outs, holder);
+    site.deps.tokens.learn(cookie.reveal());
+    if let Some(header) = cookie.header(&parts.headers, site.bound.port()) {
+        response.headers_mut().insert(SET_COOKIE, header);
+    }
+}
+
+/// Signs a browser out, or all of them. An empty body signs out the browser that sends it, which forgets its cookie.
+pub(crate) async fn sign_out(State(site): State<Arc<Site>>, parts: Parts, body: Bytes) -> Response {
+    #[derive(Default, Deserialize)]
+    struct SignOut {
+        #[serde(default)]
+        all: bool,
+    }
+    let asked = if body.is_empty() { Ok(SignOut::default()) } else { serde_json::from_slice(&body) };
+    let Ok(SignOut { all }) = asked else {
+        return text(
+            StatusCode::BAD_REQUEST,
+            "the body is empty, or {\"all\":true} to sign out all browsers",
+        );
+    };
+    if all {
+        let tokens = Arc::clone(&site.deps.tokens);
+        if let Err(response) = on_blocking_thread(move || tokens.sign_out()).await {
+            return response;
         }
+        tracing::info!("all browsers are signed out; the token stays valid, and open connections stay open");
+    }
+    let mut response = empty(StatusCode::NO_CONTENT);
+    if let Some(header) = cookie::forget(&parts.headers, site.bound.port()) {
+        response.headers_mut().insert(SET_COOKIE, header);
     }
     response
 }
@@ -99,7 +139,7 @@ pub(crate) async fn claim(State(site): State<Arc<Site>>, parts: Parts, body: Byt
 fn token_answer(site: &Site, parts: &Parts, stored: &StoredToken, changed: Option<bool>) -> Response {
     let token = stored.token.reveal();
     let ws_url = ws_url(parts, site.bound, &site.deps.settings.allow_hosts);
-    json(StatusCode::OK, &TokenAnswer { token, ws_url, enabled: site.deps.settings.is_enabled, changed })
+    json(StatusCode::OK, &TokenAnswer { token, ws_url, enabled: site.is_enabled(), changed })
 }
 
 /// Runs `work`, which waits for the disk, on a thread of its own.

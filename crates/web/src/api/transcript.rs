@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use parlor_doors::supr::fenced;
 use parlor_engine::Sessions;
 use parlor_vocab::{HistoryItem, Message, Role, RunEnding, SessionId};
 use serde::Serialize;
@@ -62,7 +63,9 @@ pub(super) async fn read_transcript(
     let record = sessions.record(&id).await?;
     let session = sessions.read_newest(&id, MAX_SESSION_TEXT_BYTES).await?;
     let (mut messages, mut bytes, mut truncated) = (Vec::new(), 0, session.history_is_cut());
-    for message in session.history().iter().rev().filter_map(message_text) {
+    let mut items = session.history().iter().rev().peekable();
+    while let Some(item) = items.next() {
+        let Some(message) = message_text(item, items.peek().copied()) else { continue };
         bytes += json_bytes(&message);
         if bytes > MAX_SESSION_TEXT_BYTES {
             truncated = true;
@@ -82,16 +85,34 @@ pub(super) async fn read_transcript(
 }
 
 /// The messages of users and agents, and the reason that ended a stopped run. Messages of parlor itself are left out.
-fn message_text(item: &HistoryItem) -> Option<MessageText> {
+/// The answer to a shell command is in a fenced block, as on a socket: clients show all messages as markdown.
+fn message_text(item: &HistoryItem, before: Option<&HistoryItem>) -> Option<MessageText> {
     let (role, content) = match item {
+        HistoryItem::Message(Message { role: Role::Assistant, text, .. })
+            if is_command_output(text, before) =>
+        {
+            return Some(MessageText { role: "assistant", content: fenced(text) });
+        }
         HistoryItem::Message(Message { role: Role::User, text, .. }) => ("user", text.as_str()),
         HistoryItem::Message(Message { role: Role::Assistant, text, .. }) => ("assistant", text.as_str()),
-        HistoryItem::UnfinishedRun(RunEnding::Stopped { cause, .. }) => ("assistant", cause.reason()),
+        HistoryItem::UnfinishedRun { ending: RunEnding::Stopped { cause, .. }, .. } => {
+            ("assistant", cause.reason())
+        }
         HistoryItem::Message(Message { role: Role::System, .. })
         | HistoryItem::ToolUse(_)
-        | HistoryItem::UnfinishedRun(RunEnding::Completed { .. } | RunEnding::Failed(_)) => return None,
+        | HistoryItem::UnfinishedRun { ending: RunEnding::Completed { .. } | RunEnding::Failed(_), .. } => {
+            return None;
+        }
     };
     Some(MessageText { role, content: content.to_owned() })
+}
+
+/// Whether `text` is the output of the shell command that the user wrote before. This history has no tool calls, so it is
+/// recognised by its last line.
+fn is_command_output(text: &str, before: Option<&HistoryItem>) -> bool {
+    let is_command = matches!(before, Some(HistoryItem::Message(Message { role: Role::User, text, .. })) if text.trim_start().starts_with('!'));
+    is_command
+        && text.lines().last().is_some_and(|line| line.starts_with("[exit code ") && line.ends_with(']'))
 }
 
 /// How many bytes a message takes in the JSON of an answer, or a few more.
@@ -107,7 +128,25 @@ fn json_bytes(MessageText { role, content }: &MessageText) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use parlor_vocab::MessageId;
+
     use super::*;
+
+    #[test]
+    fn the_output_of_a_command_is_in_a_fenced_block() {
+        let message = |role, text: &str| {
+            let (id, text, media) = (MessageId::parse("m").unwrap(), text.to_owned(), Vec::new());
+            HistoryItem::Message(Message { id, role, text, media })
+        };
+        let shown = |question: &str, answer: &str| {
+            let question = message(Role::User, question);
+            message_text(&message(Role::Assistant, answer), Some(&question)).unwrap().content
+        };
+        assert_eq!(shown("!ls", "# a\n[exit code 0]"), "```\n# a\n[exit code 0]\n```");
+        // A model's answer, and an answer to no command, are markdown already.
+        assert_eq!(shown("!important", "**Yes**"), "**Yes**");
+        assert_eq!(shown("why", "[exit code 0]"), "[exit code 0]");
+    }
 
     #[test]
     fn the_estimated_size_of_a_message_is_never_too_small() {

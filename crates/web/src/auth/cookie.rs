@@ -1,19 +1,24 @@
 //! The cookie of a browser that has signed in, so that the browser need not store the token.
 //!
 //! The value is a hash of the token and of the user or machine that the browser runs as, so the server stores no list of
-//! cookies. A new token invalidates all of them. A cookie that another user of this machine has copied is useless to that
-//! user, at every address of the machine. This matters since browsers send a cookie to every port of a host, and thus to
-//! web servers of other users.
+//! cookies. A new token invalidates all of them, and so does a sign-out of all browsers. A cookie that another user of this
+//! machine has copied is useless to that user, at every address of the machine. This matters since browsers send a cookie to
+//! every port of a host, and thus to web servers of other users.
+//!
+//! Behind a trusted proxy that speaks https, a cookie works at every address: browsers send it only to servers that have
+//! the certificate of that host, and the address of a phone changes often.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::http::header::{COOKIE, HeaderMap, HeaderValue};
+use axum::http::request::Parts;
 use hmac::{Hmac, KeyInit, Mac};
 use parlor_transport::{ConnectedPeer, PeerUser};
 use sha2::Sha256;
 
+use super::forwarded::Forwarded;
 use super::request_source::header_text;
 use super::token::Token;
 
@@ -30,14 +35,20 @@ pub(crate) enum CookieHolder {
     User(PeerUser),
     /// Everyone on the machine with this address.
     Machine(IpAddr),
+    /// Every client of a trusted proxy that speaks https.
+    HttpsClient,
 }
 
 impl CookieHolder {
-    /// The client at the other end of a connection.
-    pub(crate) fn of(peer: &ConnectedPeer) -> Self {
-        match peer.local_user() {
-            Some(user) => Self::User(user),
-            None => Self::Machine(peer.address().ip()),
+    /// The client of a request: of a trusted proxy, or else at the other end of the connection.
+    pub(crate) fn of(parts: &Parts) -> Option<Self> {
+        match parts.extensions.get::<Forwarded>() {
+            Some(forwarded) if forwarded.is_https => Some(Self::HttpsClient),
+            Some(forwarded) => Some(Self::Machine(forwarded.client)),
+            None => parts.extensions.get::<ConnectedPeer>().map(|peer| match peer.local_user() {
+                Some(user) => Self::User(user),
+                None => Self::Machine(peer.address().ip()),
+            }),
         }
     }
 }
@@ -47,18 +58,21 @@ impl CookieHolder {
 pub(crate) struct Cookie(String);
 
 impl Cookie {
-    /// The cookie that proves that `holder` has signed in with `token`.
-    pub(crate) fn new(token: &Token, holder: CookieHolder) -> Self {
+    /// The cookie that proves that `holder` has signed in with `token`, since all browsers were signed out for the last
+    /// time, which has happened `sign_outs` times.
+    pub(crate) fn new(token: &Token, sign_outs: u64, holder: CookieHolder) -> Self {
         let holder = match holder {
             CookieHolder::User(PeerUser::Ours) => "ours".to_owned(),
             CookieHolder::User(PeerUser::Root) => "root".to_owned(),
             CookieHolder::User(PeerUser::Other(uid)) => format!("user {uid}"),
             CookieHolder::User(PeerUser::Unknown(_)) => "unknown".to_owned(),
             CookieHolder::Machine(address) => format!("machine {address}"),
+            CookieHolder::HttpsClient => "https client".to_owned(),
         };
+        let sign_outs = if sign_outs == 0 { String::new() } else { format!("\nsign-outs {sign_outs}") };
         let mut mac = Hmac::<Sha256>::new_from_slice(token.reveal().as_bytes())
             .expect("HMAC takes a key of any length");
-        mac.update(format!("{PURPOSE}\n{holder}").as_bytes());
+        mac.update(format!("{PURPOSE}\n{holder}{sign_outs}").as_bytes());
         Self(mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
@@ -73,12 +87,7 @@ impl Cookie {
 
     /// The `Set-Cookie` header of a server on `port`.
     pub(crate) fn header(&self, headers: &HeaderMap, port: u16) -> Option<HeaderValue> {
-        let (name, life) = (name(port), COOKIE_LIFE.as_secs());
-        let is_https = header_text(headers, "x-forwarded-proto")
-            .is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-        let secure = if is_https { "; Secure" } else { "" };
-        let text = format!("{name}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}{secure}", self.0);
-        HeaderValue::try_from(text).ok()
+        set_cookie(&self.0, COOKIE_LIFE, headers, port)
     }
 
     /// The value itself, for the redaction.
@@ -91,6 +100,22 @@ impl fmt::Debug for Cookie {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Cookie(…)")
     }
+}
+
+/// The `Set-Cookie` header that makes a browser forget its cookie of the server on `port`.
+pub(crate) fn forget(headers: &HeaderMap, port: u16) -> Option<HeaderValue> {
+    set_cookie("", Duration::ZERO, headers, port)
+}
+
+fn set_cookie(value: &str, life: Duration, headers: &HeaderMap, port: u16) -> Option<HeaderValue> {
+    let (name, life) = (name(port), life.as_secs());
+    // Any client may claim this: it only keeps that client's own cookie from connections without TLS.
+    let is_https = header_text(headers, "x-forwarded-proto")
+        .and_then(|list| list.split(',').next_back())
+        .is_some_and(|scheme| scheme.trim().eq_ignore_ascii_case("https"));
+    let secure = if is_https { "; Secure" } else { "" };
+    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}{secure}");
+    HeaderValue::try_from(text).ok()
 }
 
 /// Whether a request has a cookie of this server, valid or not.
@@ -117,11 +142,11 @@ mod tests {
     use super::*;
 
     fn cookie(token: &str, holder: PeerUser) -> Cookie {
-        Cookie::new(&Token::parse(token).unwrap(), CookieHolder::User(holder))
+        Cookie::new(&Token::parse(token).unwrap(), 0, CookieHolder::User(holder))
     }
 
     fn cookie_at(address: &str) -> Cookie {
-        Cookie::new(&Token::parse("one").unwrap(), CookieHolder::Machine(address.parse().unwrap()))
+        Cookie::new(&Token::parse("one").unwrap(), 0, CookieHolder::Machine(address.parse().unwrap()))
     }
 
     #[test]
@@ -129,6 +154,29 @@ mod tests {
         assert_eq!(cookie_at("192.0.2.1"), cookie_at("192.0.2.1"));
         assert_ne!(cookie_at("192.0.2.1"), cookie_at("192.0.2.2"));
         assert_ne!(cookie_at("192.0.2.1"), cookie("one", PeerUser::Unknown("")));
+    }
+
+    #[test]
+    fn a_sign_out_of_all_browsers_changes_every_cookie() {
+        let cookie = |sign_outs, holder| Cookie::new(&Token::parse("one").unwrap(), sign_outs, holder);
+        let holders = [CookieHolder::User(PeerUser::Ours), CookieHolder::HttpsClient];
+        for holder in holders {
+            assert_ne!(cookie(0, holder), cookie(1, holder));
+            assert_ne!(cookie(1, holder), cookie(2, holder));
+        }
+        assert_ne!(cookie(1, holders[0]), cookie(1, holders[1]));
+    }
+
+    #[test]
+    fn the_holder_behind_a_trusted_proxy_is_the_client_and_not_the_proxy() {
+        let holder = |is_https| {
+            let mut parts = axum::http::Request::new(()).into_parts().0;
+            let client = "203.0.113.9".parse().unwrap();
+            parts.extensions.insert(Forwarded { client, is_https, host: None });
+            CookieHolder::of(&parts)
+        };
+        assert_eq!(holder(true), Some(CookieHolder::HttpsClient));
+        assert_eq!(holder(false), Some(CookieHolder::Machine("203.0.113.9".parse().unwrap())));
     }
 
     fn headers(lines: &[&str]) -> HeaderMap {
@@ -178,5 +226,7 @@ mod tests {
         let https =
             HeaderMap::from_iter([("x-forwarded-proto".parse().unwrap(), HeaderValue::from_static("https"))]);
         assert!(cookie.header(&https, 80).unwrap().to_str().unwrap().ends_with("; Secure"));
+        let forgotten = forget(&https, 80).unwrap();
+        assert_eq!(forgotten, "parlor-80=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0; Secure");
     }
 }

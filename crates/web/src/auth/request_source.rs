@@ -1,5 +1,5 @@
 //! Where a request comes from: whether its `Host` names this server, whether a proxy has passed it on, and whether a page
-//! of another site has sent it.
+//! of another site has sent it. [`forwarded`](super::forwarded) has what a trusted proxy says about the original request.
 //!
 //! A malicious page can make a browser send requests to this machine. It cannot forge `Host` or `Origin`, so these two
 //! headers distinguish it from our own page and from programs.
@@ -8,6 +8,8 @@ use std::net::IpAddr;
 
 use axum::http::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use axum::http::request::Parts;
+
+use super::forwarded::Forwarded;
 
 /// The prefix of headers in which proxies describe the original request.
 const FORWARDED_BY: &str = "x-forwarded";
@@ -56,19 +58,34 @@ pub(crate) fn is_listed(host: &str, allowed: &[String]) -> bool {
     allowed.iter().any(|name| name == "*" || name.eq_ignore_ascii_case(host))
 }
 
-/// Whether a request comes from this machine, and neither from a page of another site nor through a proxy. Any user of
-/// the machine may have sent it.
-pub(crate) fn is_local(parts: &Parts, ends: ConnectionEnds) -> bool {
+/// Whether a request comes from this machine and not through a proxy, and if a page has sent it, from our own page or from
+/// one of the `open` origins. Any user of the machine may have sent it.
+pub(crate) fn is_local(parts: &Parts, ends: ConnectionEnds, open: &[String]) -> bool {
     let host = host(parts).unwrap_or_default();
     let is_local = ends.peer.to_canonical().is_loopback() && is_this_server(&host, ends, &[]);
     // The client of a proxy is not the peer of the connection.
-    is_local && !is_proxied(&parts.headers) && !is_cross_site(parts, DIRECT_SCHEMES)
+    let is_direct = is_local && !is_proxied(&parts.headers);
+    is_direct && (is_of_origin(&parts.headers, open) || !is_cross_site(parts, DIRECT_SCHEMES))
 }
 
-/// Whether a request comes from our own page or from a program. If a page of another site sends it, its cookie does not
-/// count.
-pub(crate) fn is_own_page_or_program(parts: &Parts) -> bool {
-    !is_cross_site(parts, PROXIED_SCHEMES)
+/// Whether a page of this server itself has sent a request: its `Origin` is the host that the request names, and that host
+/// is this server.
+pub(crate) fn is_own_page(parts: &Parts, ends: ConnectionEnds, allowed: &[String]) -> bool {
+    parts.headers.contains_key(ORIGIN)
+        && !is_cross_site(parts, PROXIED_SCHEMES)
+        && host(parts).is_some_and(|host| is_this_server(&host, ends, allowed))
+}
+
+/// Whether a page of one of these origins has sent a request. Browsers send this header themselves, and no page can change it.
+pub(crate) fn is_of_origin(headers: &HeaderMap, origins: &[String]) -> bool {
+    let given = headers.get(ORIGIN).map(HeaderValue::as_bytes);
+    given.is_some_and(|given| origins.iter().any(|origin| origin.as_bytes() == given))
+}
+
+/// Whether a request comes from our own page, from a page of one of the `open` origins, or from a program. If a page of
+/// another site sends it, its cookie does not count.
+pub(crate) fn is_own_page_or_program(parts: &Parts, open: &[String]) -> bool {
+    is_of_origin(&parts.headers, open) || !is_cross_site(parts, PROXIED_SCHEMES)
 }
 
 /// Whether a proxy has passed on a request.
@@ -95,8 +112,12 @@ fn is_cross_site(parts: &Parts, schemes: &[&str]) -> bool {
     }
 }
 
-/// The host and port that a request names. The request line overrides the `Host` header.
+/// The host and port that a request names: to a trusted proxy, if there was one and it says so. The request line overrides
+/// the `Host` header.
 pub(crate) fn authority(parts: &Parts) -> Option<String> {
+    if let Some(host) = parts.extensions.get::<Forwarded>().and_then(|forwarded| forwarded.host.clone()) {
+        return Some(host);
+    }
     match parts.uri.authority() {
         Some(authority) => Some(authority.as_str().to_owned()),
         None => header_text(&parts.headers, HOST.as_str()).map(str::to_owned),
@@ -181,7 +202,7 @@ mod tests {
 
     #[test]
     fn requests_of_proxies_other_sites_and_other_machines_are_not_local() {
-        let local = |ends, headers: &[_]| is_local(&parts(headers), ends);
+        let local = |ends, headers: &[_]| is_local(&parts(headers), ends, &[]);
         let host = ("host", "localhost:18790");
         assert!(local(LOCAL, &[host]));
         assert!(local(LOCAL, &[host, ("origin", "http://localhost:18790")]));
@@ -215,7 +236,7 @@ mod tests {
 
     #[test]
     fn requests_of_our_page_and_of_programs_are_told_from_those_of_other_sites() {
-        let ours = |headers: &[_]| is_own_page_or_program(&parts(headers));
+        let ours = |headers: &[_]| is_own_page_or_program(&parts(headers), &[]);
         let host = ("host", "chat.example");
         assert!(ours(&[host]) && ours(&[host, ("x-forwarded-for", "192.0.2.9")]));
         assert!(ours(&[host, ("origin", "http://chat.example")]));
@@ -229,5 +250,36 @@ mod tests {
         ] {
             assert!(!ours(&[host, foreign]), "{foreign:?}");
         }
+    }
+
+    #[test]
+    fn a_page_of_an_open_origin_is_like_our_own() {
+        let open = ["https://app.example".to_owned()];
+        let page =
+            |site| [("host", "localhost:1"), ("origin", "https://app.example"), ("sec-fetch-site", site)];
+        for site in ["cross-site", "same-site"] {
+            assert!(is_local(&parts(&page(site)), LOCAL, &open), "{site}");
+            assert!(is_own_page_or_program(&parts(&page(site)), &open), "{site}");
+            assert!(!is_local(&parts(&page(site)), remote(), &open), "{site}");
+        }
+        let proxied = [("host", "localhost:1"), ("origin", "https://app.example"), ("via", "1.1 p")];
+        assert!(!is_local(&parts(&proxied), LOCAL, &open));
+        for other in ["http://app.example", "https://app.example:8443", "https://APP.example", "null"] {
+            let request = [("host", "localhost:1"), ("origin", other)];
+            assert!(!is_local(&parts(&request), LOCAL, &open), "{other}");
+        }
+        // Without `Origin`, as for an image in a page, it is not known which page has sent a request.
+        let image = [("host", "localhost:1"), ("sec-fetch-site", "cross-site")];
+        assert!(!is_local(&parts(&image), LOCAL, &open));
+    }
+
+    #[test]
+    fn a_page_is_our_own_if_its_origin_is_this_server() {
+        let own = |headers: &[_]| is_own_page(&parts(headers), remote(), &["chat.example".to_owned()]);
+        assert!(own(&[("host", "chat.example"), ("origin", "https://chat.example")]));
+        assert!(own(&[("host", "192.0.2.1:7"), ("origin", "http://192.0.2.1:7")]));
+        assert!(!own(&[("host", "chat.example")]) && !own(&[("origin", "http://chat.example")]));
+        assert!(!own(&[("host", "evil.example"), ("origin", "http://evil.example")]));
+        assert!(!own(&[("host", "chat.example"), ("origin", "https://chat.example:8443")]));
     }
 }

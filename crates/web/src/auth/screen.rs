@@ -8,8 +8,9 @@ use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, RETRY_A
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
-use parlor_transport::ConnectedPeer;
 
+use super::cors;
+use super::forwarded::{Forwarded, client_address, client_group};
 use super::request_source::{ConnectionEnds, host, is_this_server};
 use super::trust::is_trusted;
 use crate::body::{BodyError, MAX_BODY_BYTES, read};
@@ -37,9 +38,19 @@ const SINGLE_HEADERS: [&str; 3] = ["host", "origin", "sec-fetch-site"];
 
 /// Middleware around all handlers: refuses requests that fail a check, and adds the security headers to responses.
 pub(crate) async fn screen(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<ConnectionEnds>().map(|ends| ends.peer);
-    let uri = request.uri().clone();
-    let mut response = match check(&site, request).await {
+    let (mut parts, body) = request.into_parts();
+    let ends = parts.extensions.get::<ConnectionEnds>().copied();
+    let trusted = &site.deps.settings.trusted_proxies;
+    if let Some(forwarded) = ends.and_then(|ends| Forwarded::read(&parts.headers, ends.peer, trusted)) {
+        parts.extensions.insert(forwarded);
+    }
+    let peer = client_address(&parts);
+    let uri = parts.uri.clone();
+    let stored = site.deps.tokens.now();
+    let origin = cors::open_origin(&parts.headers, &stored.open_origins);
+    let is_preflight = cors::is_preflight(&parts, &stored.open_origins);
+    let mut response = match check(&site, Request::from_parts(parts, body)).await {
+        Ok(_) if is_preflight => cors::preflight_answer(),
         Ok(request) => next.run(request).await,
         Err(rejection) => {
             let reason = rejection.reason();
@@ -50,6 +61,9 @@ pub(crate) async fn screen(State(site): State<Arc<Site>>, request: Request, next
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         add_security_headers(response.headers_mut());
+        if !stored.open_origins.is_empty() {
+            cors::allow_reading(response.headers_mut(), origin);
+        }
     }
     response
 }
@@ -97,7 +111,7 @@ impl Rejection {
             Self::NoToken => with_header(
                 text(
                     StatusCode::UNAUTHORIZED,
-                    "a token is needed from here: send Authorization: Bearer TOKEN (parlor token prints it)",
+                    "a token is needed from here: send Authorization: Bearer TOKEN (parlor token prints it), or sign in at /login",
                 ),
                 WWW_AUTHENTICATE,
                 "Bearer",
@@ -116,19 +130,10 @@ impl Rejection {
 async fn check(site: &Site, request: Request) -> Result<Request, Rejection> {
     let (parts, body) = request.into_parts();
     let Some(ends) = parts.extensions.get::<ConnectionEnds>().copied() else { return Err(Rejection::NoHost) };
-    let Some(group) = parts.extensions.get::<ConnectedPeer>().map(ConnectedPeer::group) else {
-        return Err(Rejection::NoHost);
-    };
+    let Some(group) = client_group(&parts) else { return Err(Rejection::NoHost) };
     let path = parts.uri.path();
-    // A handshake has checks and an order of its own (`socket/handshake.rs`), and always needs the token.
-    if is_handshake(path) {
-        return if site.handshakes.admits(group) {
-            Ok(Request::from_parts(parts, body))
-        } else {
-            Err(Rejection::TooOften)
-        };
-    }
-    if !site.requests.admits(group) {
+    let rate = if is_handshake(path) { &site.handshakes } else { &site.requests };
+    if !rate.admits(group) {
         return Err(Rejection::TooOften);
     }
     if let Some(name) =
@@ -136,12 +141,18 @@ async fn check(site: &Site, request: Request) -> Result<Request, Rejection> {
     {
         return Err(Rejection::DoubleHeader(name));
     }
+    // A handshake has checks and an order of its own (`socket/handshake.rs`), and always needs the token.
+    if is_handshake(path) {
+        return Ok(Request::from_parts(parts, body));
+    }
     let Some(host) = host(&parts) else { return Err(Rejection::NoHost) };
     if !is_this_server(&host, ends, &site.deps.settings.allow_hosts) {
         return Err(Rejection::ForeignHost(host));
     }
     let is_public = matches!(path, "/api/openapi.json" | "/api/supr/claim");
-    let needs_token = path == "/metrics" || path.starts_with("/api/") && !is_public;
+    // Browsers ask without a cookie or a token whether they may send these.
+    let is_preflight = cors::is_preflight(&parts, &site.deps.tokens.now().open_origins);
+    let needs_token = path == "/metrics" || path.starts_with("/api/") && !is_public && !is_preflight;
     if needs_token && !is_trusted(site, &parts, ends) {
         return Err(Rejection::NoToken);
     }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use parlor_transport::PeerUser;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use super::cookie::{Cookie, CookieHolder};
 use super::token::{Token, TokenError};
@@ -28,6 +29,13 @@ pub struct StoredToken {
     pub token: Token,
     /// The origins from which browsers may open sockets. Empty allows every origin.
     pub allow_origins: Vec<String>,
+    /// How many times the open sockets were evicted. A socket whose handshake saw a smaller number has to close.
+    pub evictions: u64,
+    /// The origins whose pages may use the server like its own page: those that the settings name. Those that clients have
+    /// set up are not among them, since another program may serve pages at such an address some day.
+    pub open_origins: Vec<String>,
+    /// How many times all browsers were signed out. Older cookies are invalid.
+    pub sign_outs: u64,
 }
 
 /// The token and the origins in the settings, which override the file.
@@ -79,6 +87,16 @@ pub enum StoreError {
 pub(super) struct TokenFile {
     pub(super) token: String,
     allow_origins: Vec<String>,
+    #[serde(skip_serializing_if = "is_zero")]
+    evictions: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) sign_outs: u64,
+}
+
+/// Leaves the file of users who never evict sockets or sign out as older versions wrote it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Identifies one version of the file, which is never written to but replaced.
@@ -104,6 +122,8 @@ pub struct TokenStore {
     random: RandomSource,
     learn: Option<LearnSecret>,
     cache: Mutex<Cache>,
+    /// The number of evictions in the cache, for the sockets that have to close.
+    evictions: watch::Sender<u64>,
 }
 
 impl TokenStore {
@@ -124,8 +144,9 @@ impl TokenStore {
             }
         };
         let stored = Arc::new(merge(&file, &configured, content)?);
+        let evictions = watch::Sender::new(stored.evictions);
         let cache = Mutex::new(Cache { version: None, stored });
-        Ok(Self { file, configured, random, learn: None, cache })
+        Ok(Self { file, configured, random, learn: None, cache, evictions })
     }
 
     /// Passes the token, each later token and their cookies to `learn`.
@@ -143,6 +164,7 @@ impl TokenStore {
             match self.read() {
                 Ok(stored) => {
                     self.learn_all(&stored);
+                    self.evictions.send_replace(stored.evictions);
                     cache.stored = Arc::new(stored);
                 }
                 Err(error) => {
@@ -154,13 +176,31 @@ impl TokenStore {
         Arc::clone(&cache.stored)
     }
 
-    /// Makes a new token, which replaces the old one at once. Blocks until it is on the disk.
+    /// The number of evictions, now and when it changes. Another process's eviction is seen by the next call of
+    /// [`now`](Self::now).
+    pub(crate) fn evictions(&self) -> watch::Receiver<u64> {
+        self.evictions.subscribe()
+    }
+
+    /// Makes a new token, which replaces the old one at once. Open sockets stay open. Blocks until it is on the disk.
     pub fn rotate(&self) -> Result<Arc<StoredToken>, StoreError> {
+        self.rotate_with(0)
+    }
+
+    /// Like [`rotate`](Self::rotate), and closes the sockets that were opened with the old token, in every server that
+    /// uses this file.
+    pub fn rotate_and_evict(&self) -> Result<Arc<StoredToken>, StoreError> {
+        self.rotate_with(1)
+    }
+
+    fn rotate_with(&self, new_evictions: u64) -> Result<Arc<StoredToken>, StoreError> {
         if self.configured.token.is_some() {
             return Err(StoreError::Configured);
         }
         let _lock = lock(&self.file)?;
-        let content = TokenFile { token: hex((self.random)()), ..load(&self.file)?.unwrap_or_default() };
+        let mut content = load(&self.file)?.unwrap_or_default();
+        content.token = hex((self.random)());
+        content.evictions = content.evictions.saturating_add(new_evictions);
         self.replace(content)
     }
 
@@ -184,10 +224,19 @@ impl TokenStore {
         if changed { Ok((self.replace(content)?, true)) } else { Ok((self.now(), false)) }
     }
 
+    /// Invalidates the cookies of all browsers; the token stays. Blocks until it is on the disk.
+    pub fn sign_out(&self) -> Result<Arc<StoredToken>, StoreError> {
+        let _lock = lock(&self.file)?;
+        let mut content = load(&self.file)?.unwrap_or_default();
+        content.sign_outs += 1;
+        self.replace(content)
+    }
+
     fn replace(&self, content: TokenFile) -> Result<Arc<StoredToken>, StoreError> {
         save(&self.file, &content)?;
         let stored = Arc::new(merge(&self.file, &self.configured, content)?);
         self.learn_all(&stored);
+        self.evictions.send_replace(stored.evictions);
         *self.cache() = Cache { version: file_version(&self.file), stored: Arc::clone(&stored) };
         Ok(stored)
     }
@@ -201,7 +250,7 @@ impl TokenStore {
 
     fn learn_all(&self, stored: &StoredToken) {
         if let Some(learn) = &self.learn {
-            learn_token(&stored.token, learn);
+            learn_token(&stored.token, stored.sign_outs, learn);
         }
     }
 
@@ -216,10 +265,11 @@ impl TokenStore {
 }
 
 /// Passes to `learn` a token and the cookies of its most likely holders. Other cookies are passed on when they are used.
-pub(super) fn learn_token(token: &Token, learn: &LearnSecret) {
+pub(super) fn learn_token(token: &Token, sign_outs: u64, learn: &LearnSecret) {
     learn(token.reveal());
-    for holder in [PeerUser::Ours, PeerUser::Unknown("")] {
-        learn(Cookie::new(token, CookieHolder::User(holder)).reveal());
+    let users = [PeerUser::Ours, PeerUser::Unknown("")].map(CookieHolder::User);
+    for holder in users.into_iter().chain([CookieHolder::HttpsClient]) {
+        learn(Cookie::new(token, sign_outs, holder).reveal());
     }
 }
 
@@ -231,8 +281,11 @@ fn merge(file: &Path, configured: &TokenConfig, content: TokenFile) -> Result<St
             .map_err(|error| StoreError::InvalidToken { file: file.to_owned(), error })?,
     };
     let configured = &configured.allow_origins;
+    // `*` lets every page open a socket, for which it needs the token. It must not let every page use the API without.
+    let open_origins = configured.iter().filter(|origin| *origin != "*").cloned().collect();
     let allow_origins = if configured.is_empty() { content.allow_origins } else { configured.clone() };
-    Ok(StoredToken { token, allow_origins })
+    let TokenFile { evictions, sign_outs, .. } = content;
+    Ok(StoredToken { token, allow_origins, open_origins, evictions, sign_outs })
 }
 
 /// The content of the file; `None` if there is no file.
@@ -336,6 +389,24 @@ mod tests {
     }
 
     #[test]
+    fn an_eviction_of_another_process_is_seen_and_a_rotation_alone_evicts_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, command) =
+            (store(folder.path(), TokenConfig::default()), store(folder.path(), TokenConfig::default()));
+        let (server, command) = (server.unwrap(), command.unwrap());
+        let evictions = server.evictions();
+        command.rotate().unwrap();
+        assert_eq!((server.now().evictions, *evictions.borrow()), (0, 0));
+        assert!(!std::fs::read_to_string(&server.file).unwrap().contains("evictions"));
+        command.rotate_and_evict().unwrap();
+        assert_eq!((server.now().evictions, *evictions.borrow()), (1, 1));
+        // A later rotation keeps the number, or an old socket of another server would stay.
+        assert_eq!(command.rotate().unwrap().evictions, 1);
+        server.rotate_and_evict().unwrap();
+        assert_eq!(*evictions.borrow(), 2);
+    }
+
+    #[test]
     fn the_settings_override_the_file_and_are_not_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let configured = store(folder.path(), configured()).unwrap();
@@ -344,6 +415,35 @@ mod tests {
         assert!(!configured.set_up(Some("http://b:2")).unwrap().1);
         assert_eq!(configured.now().allow_origins, ["http://a:1"]);
         assert!(!folder.path().join("supr.json").exists());
+    }
+
+    #[test]
+    fn only_origins_that_the_settings_name_are_open() {
+        let open = |origins: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            let allow_origins = origins.iter().map(|origin| (*origin).to_owned()).collect();
+            let store = store(folder.path(), TokenConfig { token: None, allow_origins }).unwrap();
+            store.set_up(Some("http://set-up:1")).unwrap();
+            store.now().open_origins.clone()
+        };
+        assert_eq!(open(&["https://a", "*"]), ["https://a"]);
+        assert!(open(&[]).is_empty() && open(&["*"]).is_empty());
+    }
+
+    #[test]
+    fn a_sign_out_is_stored_and_keeps_the_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = store(folder.path(), TokenConfig::default()).unwrap();
+        let before = server.now();
+        assert_eq!(before.sign_outs, 0);
+        assert!(!std::fs::read_to_string(&server.file).unwrap().contains("sign_outs"));
+        let command = store(folder.path(), TokenConfig::default()).unwrap();
+        assert_eq!(command.sign_out().unwrap().sign_outs, 1);
+        assert_eq!((server.now().sign_outs, &server.now().token), (1, &before.token));
+        // Also with a token in the settings, which cannot be rotated.
+        let fixed = store(folder.path(), configured()).unwrap();
+        assert_eq!(fixed.sign_out().unwrap().sign_outs, 2);
+        assert_eq!(server.now().token, before.token, "the token in the file is still there");
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl TokenWatch {
         if let Ok(Some(stored)) = load(&self.file)
             && let Ok(token) = Token::parse(&stored.token)
         {
-            learn_token(&token, &self.learn);
+            learn_token(&token, stored.sign_outs, &self.learn);
             *seen = now;
         }
     }
@@ -64,8 +64,8 @@ mod tests {
         assert!(!is_learned());
         watch.refresh();
         assert!(is_learned());
-        // Two tokens with two cookies each; none of them is passed on twice.
+        // Two tokens with three cookies each; none of them is passed on twice.
         watch.refresh();
-        assert_eq!(learned.lock().unwrap().len(), 6);
+        assert_eq!(learned.lock().unwrap().len(), 8);
     }
 }

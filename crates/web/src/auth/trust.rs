@@ -6,17 +6,26 @@ use axum::http::request::Parts;
 use parlor_transport::ConnectedPeer;
 
 use super::cookie::{self, Cookie, CookieHolder};
-use super::request_source::{ConnectionEnds, is_local, is_own_page_or_program};
+use super::request_source::{ConnectionEnds, is_local, is_own_page, is_own_page_or_program};
 use super::token::Token;
+use super::token_store::StoredToken;
 use crate::site::Site;
 
 pub(crate) fn is_trusted(site: &Site, parts: &Parts, ends: ConnectionEnds) -> bool {
-    if has_bearer_token(&parts.headers, &site.deps.tokens.now().token) {
+    let stored = site.deps.tokens.now();
+    if has_bearer_token(&parts.headers, &stored.token) {
         return true;
     }
     let Some(peer) = parts.extensions.get::<ConnectedPeer>() else { return false };
-    has_cookie(site, parts, peer)
-        || is_local(parts, ends) && site.deps.settings.allow_local.admits(|| peer.user())
+    has_cookie(site, parts, &stored)
+        || is_local(parts, ends, &stored.open_origins)
+            && site.deps.settings.allow_local.admits(|| peer.user())
+}
+
+/// Whether a page of this server itself opens a socket.
+pub(crate) fn is_own_origin(site: &Site, parts: &Parts) -> bool {
+    let ends = parts.extensions.get::<ConnectionEnds>();
+    ends.is_some_and(|ends| is_own_page(parts, *ends, &site.deps.settings.allow_hosts))
 }
 
 /// Whether `Authorization` has the token.
@@ -28,12 +37,13 @@ pub(crate) fn has_bearer_token(headers: &HeaderMap, token: &Token) -> bool {
     }
 }
 
-fn has_cookie(site: &Site, parts: &Parts, peer: &ConnectedPeer) -> bool {
+fn has_cookie(site: &Site, parts: &Parts, stored: &StoredToken) -> bool {
     let (headers, port) = (&parts.headers, site.bound.port());
-    if !cookie::is_given(headers, port) || !is_own_page_or_program(parts) {
+    if !cookie::is_given(headers, port) || !is_own_page_or_program(parts, &stored.open_origins) {
         return false;
     }
-    let expected = Cookie::new(&site.deps.tokens.now().token, CookieHolder::of(peer));
+    let Some(holder) = CookieHolder::of(parts) else { return false };
+    let expected = Cookie::new(&stored.token, stored.sign_outs, holder);
     let has_it = expected.is_in(headers, port);
     if has_it {
         // An earlier process may have given out this cookie, so the redaction may not know it yet.

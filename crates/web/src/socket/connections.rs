@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_transport::CloseReason;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 /// How many sockets beyond the limit may be open while they replace sockets of their own sessions.
@@ -22,6 +22,8 @@ pub(crate) struct NoSlot;
 pub(crate) struct Connections {
     limit: usize,
     going_away: CancellationToken,
+    /// How many times open sockets were evicted.
+    evictions: watch::Receiver<u64>,
     inner: Mutex<Inner>,
 }
 
@@ -42,13 +44,19 @@ struct OpenSocket {
 }
 
 impl Connections {
-    /// At most `limit` sockets. All of them have to close once `going_away` is cancelled.
-    pub(crate) fn new(limit: usize, going_away: CancellationToken) -> Arc<Self> {
-        Arc::new(Self { limit, going_away, inner: Mutex::default() })
+    /// At most `limit` sockets. All of them have to close once `going_away` is cancelled, and those that are open when
+    /// `evictions` grows.
+    pub(crate) fn new(
+        limit: usize,
+        going_away: CancellationToken,
+        evictions: watch::Receiver<u64>,
+    ) -> Arc<Self> {
+        Arc::new(Self { limit, going_away, evictions, inner: Mutex::default() })
     }
 
-    /// Reserves a slot for a socket of `session`. At the limit, only a socket that replaces an open one gets a slot.
-    pub(crate) fn reserve(self: &Arc<Self>, session: &str) -> Result<ConnectionSlot, NoSlot> {
+    /// Reserves a slot for a socket of `session` whose token was valid after `evictions` evictions. At the limit, only a
+    /// socket that replaces an open one gets a slot.
+    pub(crate) fn reserve(self: &Arc<Self>, session: &str, evictions: u64) -> Result<ConnectionSlot, NoSlot> {
         let mut inner = self.inner();
         let replaces = inner.open.contains_key(session);
         let limit = if replaces { self.limit.saturating_add(REPLACEMENT_ROOM) } else { self.limit };
@@ -57,7 +65,8 @@ impl Connections {
         }
         inner.taken += 1;
         inner.reserved += 1;
-        Ok(ConnectionSlot { session: session.into(), number: inner.reserved, connections: Arc::clone(self) })
+        let (session, number) = (session.into(), inner.reserved);
+        Ok(ConnectionSlot { session, number, evictions, connections: Arc::clone(self) })
     }
 
     /// How many slots are taken.
@@ -76,6 +85,8 @@ impl Connections {
 pub(crate) struct ConnectionSlot {
     session: Arc<str>,
     number: u64,
+    /// How many evictions there had been when the client showed its token.
+    evictions: u64,
     connections: Arc<Connections>,
 }
 
@@ -97,7 +108,9 @@ impl ConnectionSlot {
         } else {
             inner.open.insert(Arc::clone(&self.session), older);
         }
-        (StopSignal { replaced, going_away: self.connections.going_away.clone() }, replaces)
+        let Connections { going_away, evictions, .. } = &*self.connections;
+        let (going_away, evictions) = (going_away.clone(), evictions.clone());
+        (StopSignal { replaced, going_away, evictions, seen_evictions: self.evictions }, replaces)
     }
 }
 
@@ -116,15 +129,18 @@ impl Drop for ConnectionSlot {
 pub(crate) struct StopSignal {
     replaced: oneshot::Receiver<()>,
     going_away: CancellationToken,
+    evictions: watch::Receiver<u64>,
+    seen_evictions: u64,
 }
 
 impl StopSignal {
     /// Waits until the socket has to close, and says why.
     pub(crate) async fn stopped(self) -> CloseReason {
-        let Self { replaced, going_away } = self;
+        let Self { replaced, going_away, mut evictions, seen_evictions } = self;
         tokio::select! {
             biased;
             Ok(()) = replaced => CloseReason::Replaced,
+            Ok(_) = evictions.wait_for(|now| *now > seen_evictions) => CloseReason::Evicted,
             () = going_away.cancelled() => CloseReason::GoingAway,
         }
     }
@@ -137,19 +153,19 @@ mod tests {
     use super::*;
 
     fn connections(limit: usize) -> Arc<Connections> {
-        Connections::new(limit, CancellationToken::new())
+        Connections::new(limit, CancellationToken::new(), watch::Sender::new(0).subscribe())
     }
 
     #[test]
     fn a_newer_socket_replaces_and_an_older_one_that_opens_late_does_not() {
         let connections = connections(9);
-        let (early, late) = (connections.reserve("a").unwrap(), connections.reserve("a").unwrap());
+        let (early, late) = (connections.reserve("a", 0).unwrap(), connections.reserve("a", 0).unwrap());
         let (stop_late, replaces) = late.occupy();
         assert!(!replaces);
         let (stop_early, replaces) = early.occupy();
         assert!(replaces);
         assert_eq!(stop_early.stopped().now_or_never(), Some(CloseReason::Replaced));
-        let newest = connections.reserve("a").unwrap();
+        let newest = connections.reserve("a", 0).unwrap();
         let _stop = newest.occupy();
         assert_eq!(stop_late.stopped().now_or_never(), Some(CloseReason::Replaced));
         drop((early, late));
@@ -159,17 +175,17 @@ mod tests {
     #[test]
     fn the_limit_counts_all_sessions_and_lets_replacements_through() {
         let connections = connections(2);
-        let slots = [connections.reserve("a").unwrap(), connections.reserve("b").unwrap()];
+        let slots = [connections.reserve("a", 0).unwrap(), connections.reserve("b", 0).unwrap()];
         let _stop = slots[0].occupy();
-        assert_eq!(connections.reserve("c").unwrap_err(), NoSlot);
+        assert_eq!(connections.reserve("c", 0).unwrap_err(), NoSlot);
         // A socket that is not open yet cannot be replaced.
-        assert_eq!(connections.reserve("b").unwrap_err(), NoSlot);
-        let newer = connections.reserve("a").unwrap();
+        assert_eq!(connections.reserve("b", 0).unwrap_err(), NoSlot);
+        let newer = connections.reserve("a", 0).unwrap();
         assert_eq!(connections.taken(), 3);
         drop(newer);
         let [a, b] = slots;
         drop(b);
-        connections.reserve("c").unwrap();
+        connections.reserve("c", 0).unwrap();
         drop(a);
         assert_eq!(connections.taken(), 0);
     }
@@ -177,13 +193,13 @@ mod tests {
     #[test]
     fn replacements_that_pile_up_have_a_limit_too() {
         let connections = connections(1);
-        let first = connections.reserve("a").unwrap();
+        let first = connections.reserve("a", 0).unwrap();
         let _stop = first.occupy();
         let replacements: Vec<ConnectionSlot> =
-            (0..REPLACEMENT_ROOM).map(|_| connections.reserve("a").unwrap()).collect();
-        assert_eq!(connections.reserve("a").unwrap_err(), NoSlot);
+            (0..REPLACEMENT_ROOM).map(|_| connections.reserve("a", 0).unwrap()).collect();
+        assert_eq!(connections.reserve("a", 0).unwrap_err(), NoSlot);
         drop(replacements);
-        assert!(connections.reserve("a").is_ok());
+        assert!(connections.reserve("a", 0).is_ok());
     }
 
     #[test]
@@ -195,9 +211,9 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..2_000 {
                         let session = format!("{thread}-{}", round % 7);
-                        let Ok(slot) = connections.reserve(&session) else { continue };
+                        let Ok(slot) = connections.reserve(&session, 0) else { continue };
                         assert!(connections.taken() <= 4 + REPLACEMENT_ROOM);
-                        let other = connections.reserve(&session);
+                        let other = connections.reserve(&session, 0);
                         let _stop = slot.occupy();
                         if round % 2 == 0 {
                             drop(slot);
@@ -214,8 +230,8 @@ mod tests {
     #[test]
     fn all_sockets_have_to_close_when_the_server_stops() {
         let going_away = CancellationToken::new();
-        let connections = Connections::new(1, going_away.clone());
-        let slot = connections.reserve("a").unwrap();
+        let connections = Connections::new(1, going_away.clone(), watch::Sender::new(0).subscribe());
+        let slot = connections.reserve("a", 0).unwrap();
         let (stop, _) = slot.occupy();
         going_away.cancel();
         assert_eq!(stop.stopped().now_or_never(), Some(CloseReason::GoingAway));

@@ -106,10 +106,12 @@ fn has_token_subprotocol(headers: &HeaderMap, token: &Token) -> bool {
 }
 
 /// The rest of the checks, once a slot for the socket is reserved. Gives the answer that completes the handshake.
+/// `is_own_origin` says that a page of this server itself opens the socket, which may do so whatever origins are listed.
 pub(crate) fn upgrade(
     parts: &Parts,
     stored: &StoredToken,
     authenticated: Authenticated,
+    is_own_origin: bool,
 ) -> Result<Response, HandshakeError> {
     let headers = &parts.headers;
     let has = |name: &HeaderName, wanted: &str| {
@@ -124,7 +126,7 @@ pub(crate) fn upgrade(
     if !has(&SEC_WEBSOCKET_VERSION, VERSION) {
         return Err(HandshakeError::Version);
     }
-    if !is_allowed_origin(&stored.allow_origins, headers) {
+    if !is_allowed_origin(&stored.allow_origins, headers) && !is_own_origin {
         return Err(HandshakeError::Origin);
     }
     let key = headers.get(SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -184,6 +186,9 @@ mod tests {
         StoredToken {
             token: token(),
             allow_origins: origins.iter().map(|origin| (*origin).to_owned()).collect(),
+            evictions: 0,
+            open_origins: Vec::new(),
+            sign_outs: 0,
         }
     }
 
@@ -243,7 +248,7 @@ mod tests {
             headers.extend(value.map(|value| (*name, value)));
         }
         let authenticated = Authenticated { by_subprotocol: true };
-        upgrade(&parts(method, "/supr/ws", &headers), &stored(origins), authenticated)
+        upgrade(&parts(method, "/supr/ws", &headers), &stored(origins), authenticated, false)
     }
 
     #[test]
@@ -271,5 +276,20 @@ mod tests {
         assert_eq!(wrong("GET", &[origin, ("sec-websocket-key", None)]), HandshakeError::Key);
         assert!(upgraded("GET", &["http://a:1"], &[origin]).is_ok());
         assert!(upgraded("GET", &["http://b", "*"], &[]).is_ok());
+    }
+
+    #[test]
+    fn a_page_of_this_server_may_open_a_socket_whatever_origins_are_listed() {
+        let headers = [
+            ("connection", "upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", KEY),
+        ];
+        let upgraded = |is_own_origin| {
+            let authenticated = Authenticated { by_subprotocol: false };
+            upgrade(&parts("GET", "/supr/ws", &headers), &stored(&["http://b"]), authenticated, is_own_origin)
+        };
+        assert!(upgraded(true).is_ok() && upgraded(false).is_err());
     }
 }

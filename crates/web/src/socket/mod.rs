@@ -1,6 +1,7 @@
 //! WebSockets of the supr door: from the handshake to the client that is served.
 
 pub(crate) mod connections;
+mod extensions;
 pub(crate) mod handshake;
 mod handshake_query;
 mod supr;
@@ -9,12 +10,14 @@ pub(crate) mod ws_url;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::HeaderValue;
+use axum::http::header::SEC_WEBSOCKET_EXTENSIONS;
 use axum::http::request::Parts;
 use axum::response::Response;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use parlor_doors::supr::MAX_FRAME_BYTES;
-use parlor_transport::{FrameMemory, MeteredStream, Socket};
+use parlor_transport::{Deflate, FrameMemory, MeteredStream, Socket};
 use parlor_vocab::Traceparent;
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
@@ -25,6 +28,8 @@ use self::handshake::{HandshakeError, authenticate, upgrade};
 use self::handshake_query::HandshakeQuery;
 use self::supr::serve_supr;
 use crate::auth::request_source::header_text;
+use crate::auth::trust::is_own_origin;
+use crate::response::not_found;
 use crate::site::Site;
 
 /// How much is read from a socket at once. Every connection has such a buffer, even an idle one.
@@ -37,11 +42,15 @@ pub const WRITE_BUFFER_BYTES: usize = 4096;
 struct PendingUpgrade {
     query: HandshakeQuery,
     slot: ConnectionSlot,
+    deflate: Option<Deflate>,
     on_upgrade: OnUpgrade,
 }
 
 /// Handles the handshake of a client of the supr door.
 pub(crate) async fn accept(State(site): State<Arc<Site>>, request: Request) -> Response {
+    if !site.is_enabled() {
+        return not_found();
+    }
     let (mut parts, _) = request.into_parts();
     match check(&site, &mut parts) {
         Ok((response, pending)) => {
@@ -64,10 +73,15 @@ fn check(site: &Site, parts: &mut Parts) -> Result<(Response, PendingUpgrade), H
     let query =
         HandshakeQuery::parse(parts.uri.query().unwrap_or_default(), traceparent, || (site.deps.random)())
             .map_err(HandshakeError::Query)?;
-    let slot = site.connections.reserve(&query.session).map_err(|_| HandshakeError::TooMany)?;
-    let response = upgrade(parts, &stored, authenticated)?;
+    let slot =
+        site.connections.reserve(&query.session, stored.evictions).map_err(|_| HandshakeError::TooMany)?;
+    let mut response = upgrade(parts, &stored, authenticated, is_own_origin(site, parts))?;
     let on_upgrade = parts.extensions.remove::<OnUpgrade>().ok_or(HandshakeError::NoUpgrade)?;
-    Ok((response, PendingUpgrade { query, slot, on_upgrade }))
+    let (deflate, agreed) = extensions::negotiate(&parts.headers).unzip();
+    if let Some(agreed) = agreed.and_then(|agreed| HeaderValue::try_from(agreed).ok()) {
+        response.headers_mut().insert(SEC_WEBSOCKET_EXTENSIONS, agreed);
+    }
+    Ok((response, PendingUpgrade { query, slot, deflate, on_upgrade }))
 }
 
 /// Waits until the answer to the handshake is written, then serves the client until it disconnects.
@@ -86,9 +100,9 @@ async fn start(
     site: Arc<Site>,
     pending: PendingUpgrade,
 ) -> Option<(ConnectionSlot, Box<str>, impl Future<Output = ()>)> {
-    let PendingUpgrade { query, slot, on_upgrade } = pending;
+    let PendingUpgrade { query, slot, deflate, on_upgrade } = pending;
     let upgraded = on_upgrade.await.ok()?;
-    let socket = open_socket(upgraded, MAX_FRAME_BYTES, &site.deps.memory).await?;
+    let socket = open_socket(upgraded, MAX_FRAME_BYTES, &site.deps.memory, deflate).await?;
     let (stop, replaces) = slot.occupy();
     if replaces {
         site.deps.metrics.replaced.inc();
@@ -98,12 +112,13 @@ async fn start(
     Some((slot, session, serve_supr(&site, query, socket, stop).await))
 }
 
-/// The WebSocket of an upgraded connection, for messages of at most `max_bytes`. Takes the TCP stream out of hyper's
+/// The WebSocket of an upgraded connection, for messages of at most `max_bytes`, compressed as `deflate` says. Takes the TCP stream out of hyper's
 /// wrappers, which saves their memory.
 pub(crate) async fn open_socket(
     upgraded: Upgraded,
     max_bytes: usize,
     memory: &FrameMemory,
+    deflate: Option<Deflate>,
 ) -> Option<Socket> {
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
     let max_bytes = memory.cap(max_bytes);
@@ -113,7 +128,7 @@ pub(crate) async fn open_socket(
         .max_message_size(Some(max_bytes))
         .max_frame_size(Some(max_bytes));
     // A client may have sent frames right behind its handshake.
-    let early = parts.read_buf.to_vec();
-    let stream = MeteredStream::new(parts.io.into_inner(), memory, &early);
+    let mut early = parts.read_buf.to_vec();
+    let stream = MeteredStream::new(parts.io.into_inner(), memory, &mut early, deflate);
     Some(WebSocketStream::from_partially_read(stream, early, Role::Server, Some(config)).await)
 }

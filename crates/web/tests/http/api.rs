@@ -250,7 +250,7 @@ async fn events_are_returned_page_by_page() {
     assert!(events.iter().any(|event| event["event_type"] == "run.started"), "{page}");
     for wrong in ["before=x", "limit=-1"] {
         let answer = server.request(&format!("GET /api/sessions/c/events?{wrong}")).await;
-        answer.assert_text(400, "before and limit are whole numbers");
+        answer.assert_text(400, "before, limit and after are whole numbers");
     }
     server.request("GET /api/sessions/x/events").await.assert_text(404, "session not found");
 }
@@ -347,7 +347,7 @@ async fn the_description_names_every_route_and_no_other() {
         let path = path.replace("{id}", "c").replace("{name}", "index-0a1b2c.js");
         let answer = server.request(&format!("{method} {path}\nContent-Length: 0\n{}", bearer())).await;
         assert!(
-            answer.status != 404 || answer.body.ends_with(" not found\n") && !answer.body.contains("page"),
+            answer.status != 404 || answer.body.contains(" not found") && !answer.body.contains("page"),
             "{method} {path}: {answer:?}"
         );
     }
@@ -370,5 +370,49 @@ async fn metrics_can_be_scraped() {
         "# TYPE parlor_log_append_seconds histogram",
     ] {
         assert!(answer.body.lines().any(|shown| shown == line), "{line} is not in\n{}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn the_controls_of_a_console_are_answered_or_refused_with_a_reason() {
+    let server = Server::start().await;
+    let tools = server.request("GET /api/tools").await.json();
+    let tools = tools["tools"].as_array().unwrap();
+    assert!(tools.iter().any(|tool| tool["name"] == "shell" && tool["status"] == "enabled"), "{tools:?}");
+    let skills = server.request("GET /api/skills").await.json();
+    assert_eq!(
+        skills["skills"][0],
+        json!({"name": "deploy", "path": "/skills/deploy/SKILL.md", "source": "workspace", "description": "what for"})
+    );
+    assert_eq!(skills["skills"][1]["source"], "global");
+    assert_eq!(server.request("GET /api/skills/mine").await.json()["content"], "# How");
+    let logs = server.request("GET /api/gateway/logs?log_offset=0&log_run_id=3").await.json();
+    assert!(logs["logs"][0].as_str().unwrap().contains("stderr"), "{logs}");
+    // The client has the line, so it gets no second one.
+    assert_eq!(server.request("GET /api/gateway/logs?log_offset=1").await.json()["logs"], json!([]));
+    assert_eq!(server.request("POST /api/gateway/start\nContent-Length: 0").await.json()["status"], "ok");
+    let default = r#"{"model_name":"local"}"#;
+    let chosen = server.request_with_body("POST /api/models/default", default).await;
+    assert_eq!((chosen.status, &chosen.json()["default_model"]), (200, &json!("local")));
+    let on = server.request_with_body("PUT /api/tools/shell/state", r#"{"enabled":true}"#).await;
+    assert_eq!((on.status, &on.json()["status"]), (200, &json!("ok")));
+    for (request, body, status, hint) in [
+        ("POST /api/models/default", r#"{"model_name":"fast"}"#, 409, "default_agent"),
+        ("POST /api/models/default", r#"{"model_name":"none"}"#, 404, "none"),
+        ("POST /api/models/default", "{}", 400, "model_name"),
+        ("PUT /api/tools/shell/state", r#"{"enabled":false}"#, 409, "parlor.toml"),
+        ("PUT /api/tools/none/state", r#"{"enabled":true}"#, 404, "none"),
+        ("PUT /api/tools/shell/state", "", 400, "enabled"),
+        ("GET /api/skills/none", "", 404, "none"),
+        ("POST /api/skills/import", "x", 409, "SKILL.md"),
+        ("DELETE /api/skills/mine", "", 409, "SKILL.md"),
+        ("GET /api/gateway/logs?log_offset=x", "", 400, "log_offset"),
+        ("POST /api/gateway/logs/clear", "", 409, "stderr"),
+        ("POST /api/gateway/stop", "", 409, "process"),
+        ("POST /api/gateway/restart", "", 409, "process"),
+    ] {
+        let answer = server.request_with_body(request, body).await;
+        let error = answer.json()["error"].as_str().unwrap().to_owned();
+        assert!(answer.status == status && error.contains(hint), "{request} {body}: {answer:?}");
     }
 }

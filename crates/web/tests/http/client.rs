@@ -51,6 +51,16 @@ impl Server {
         Answer::read(&mut stream).await
     }
 
+    /// A connection that has sent the head of a request whose body is still to come: `{}`. The server reads the body.
+    pub(crate) async fn busy_connection(&self) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let head = "POST /api/supr/setup HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut continues = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+        stream.read_exact(&mut continues).await.unwrap();
+        stream
+    }
+
     /// Tries a handshake with these additional headers.
     pub(crate) async fn handshake(&self, path: &str, headers: &str) -> Answer {
         self.request(&handshake(path, headers)).await

@@ -21,7 +21,7 @@ async fn connections_line(server: &Server) -> String {
 }
 
 /// Waits until the server counts so many connections.
-async fn wait_for_connections(server: &Server, count: usize) {
+pub(crate) async fn wait_for_connections(server: &Server, count: usize) {
     while connections_line(server).await != format!("parlor_connections {count}") {
         tokio::task::yield_now().await;
     }

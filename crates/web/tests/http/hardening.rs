@@ -7,7 +7,7 @@ use parlor_web::{CONNECTION_LIFE, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS,
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::client::{Answer, bearer, greeting, ping};
+use crate::client::{Answer, bearer, greeting, handshake, ping};
 use crate::server::Server;
 
 #[tokio::test]
@@ -39,9 +39,13 @@ async fn a_second_security_header_of_a_kind_is_refused() {
         // A request without `Host` gets one.
         let headers =
             if name == "host" { format!("Host: localhost\n{header}") } else { format!("{header}\n{header}") };
-        let answer = server.request(&format!("GET /api/sessions\n{headers}\n{}", bearer())).await;
-        assert_eq!(answer.status, 400, "{headers}");
-        assert!(answer.body.contains(&name), "{}", answer.body);
+        for request in
+            ["GET /api/sessions", &handshake("/supr/ws", ""), &handshake("/api/processes/1/ws", "")]
+        {
+            let answer = server.request(&format!("{request}\n{headers}\n{}", bearer())).await;
+            assert_eq!(answer.status, 400, "{request} {headers}");
+            assert!(answer.body.contains(&name), "{request} {}", answer.body);
+        }
     }
 }
 
@@ -236,23 +240,48 @@ async fn a_body_that_does_not_arrive_in_time_is_refused() {
 #[tokio::test]
 async fn connections_beyond_the_limit_wait_for_a_free_one() {
     let server = Server::with(|options| options.settings.limits.http_connections.all = 1).await;
-    let mut first = TcpStream::connect(server.address).await.unwrap();
-    first.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-    assert_eq!(Answer::read(&mut first).await.status, 200);
+    let mut first = server.busy_connection().await;
     let mut second = std::pin::pin!(server.request("GET /healthz"));
     // The first connection is served while the second waits.
-    first.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     tokio::select! {
         biased;
         answer = &mut second => panic!("the second was served: {answer:?}"),
-        answer = Answer::read(&mut first) => assert_eq!(answer.status, 200),
+        () = tokio::task::yield_now() => {}
     }
-    drop(first);
-    assert_eq!(second.await.status, 200);
+    first.write_all(b"{}").await.unwrap();
+    let (first, second) = tokio::join!(Answer::read(&mut first), second);
+    assert_eq!((first.status, second.status), (200, 200));
     // An open WebSocket does not count.
     let mut client = server.connect("").await;
     greeting(&mut client).await;
     assert_eq!(server.request("GET /healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn half_sent_heads_make_room_for_new_connections() {
+    let server = Server::with(|options| {
+        options.settings.limits.header_wait = Duration::from_secs(3600);
+        options.settings.limits.http_connections.all = 4;
+    })
+    .await;
+    let busy = server.busy_connection().await;
+    let mut half_sent = Vec::new();
+    for _ in 0..6 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: local").await.unwrap();
+        half_sent.push(stream);
+    }
+    assert_eq!(server.request("GET /health").await.status, 200);
+    // Those that have waited longest were closed: three for the later ones, and one for the request.
+    for (number, stream) in half_sent.iter_mut().enumerate() {
+        if number < 4 {
+            assert_eq!(closed(stream).await, "");
+        } else {
+            stream.write_all(b"host\r\n\r\n").await.unwrap();
+            assert_eq!(Answer::read(stream).await.status, 200);
+        }
+    }
+    drop(busy);
 }
 
 /// Reads until the server closes the connection.

@@ -2,12 +2,17 @@
 
 mod api;
 mod client;
+mod compression;
 mod connections;
 mod cookies;
+mod description;
+mod event_stream;
 mod handshake;
 mod hardening;
+mod origins;
 mod other_users;
 mod processes;
+mod proxies;
 mod server;
 mod sessions;
 mod slow_readers;

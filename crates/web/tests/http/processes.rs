@@ -78,14 +78,16 @@ async fn processes_are_listed_started_and_ended() {
     let started = started.json();
     assert_eq!(started["command"], json!(["ls", "-l"]));
     assert_eq!((&started["cols"], &started["rows"]), (&1.into(), &MAX_TERMINAL_SIDE.into()));
-    for (asked, made) in [("0", 1), ("1", 1), ("65536", 1000), ("18446744073709551615", 1000)] {
+    for (asked, made) in [("0", 1), ("1", 1), ("65536", 1000), ("7.0", 7), ("18446744073709551615", 1000)] {
         let body = format!(r#"{{"cols":{asked},"rows":{asked}}}"#);
         let started = server.request_with_body("POST /api/processes", &body).await.json();
         assert_eq!(json!([started["cols"], started["rows"]]), json!([made, made]), "{asked}");
         assert_eq!(started["command"], json!(["/bin/sh"]));
     }
     assert_eq!(server.request_with_body("POST /api/processes", "").await.json()["cols"], 80);
-    for wrong in ["[]", r#"{"command":"ls"}"#, r#"{"cols":-1}"#] {
+    for wrong in
+        ["[]", r#"{"command":"ls"}"#, r#"{"cols":-1}"#, r#"{"rows":1.5}"#, r#"{"command":["ls","a\u0000"]}"#]
+    {
         assert_eq!(server.request_with_body("POST /api/processes", wrong).await.status, 400, "{wrong}");
     }
     assert_eq!(server.request(&format!("DELETE /api/processes/{pid}-1")).await.status, 204);
@@ -108,7 +110,7 @@ async fn processes_are_listed_started_and_ended() {
 async fn a_process_that_cannot_or_may_not_start_is_refused() {
     let server = Server::start().await;
     let missing = server.request_with_body("POST /api/processes", r#"{"command":["no-such-program"]}"#).await;
-    assert!(missing.status == 400 && missing.body.contains("no-such-program"), "{missing:?}");
+    assert!(missing.status == 409 && missing.body.contains("no-such-program"), "{missing:?}");
     for _ in 0..MAX_TERMINALS {
         start(&server, "sleep 600").await;
     }

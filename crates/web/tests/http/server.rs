@@ -10,7 +10,7 @@ use parlor_engine::Sessions;
 use parlor_log::{EventLog, Lease, MemoryLog};
 use parlor_transport::{AllowLocal, FrameMemory, Keepalive};
 use parlor_web::{
-    AgentInfo, Asset, Metrics, ModelCatalog, ModelInfo, OneTimeLink, ProcessApi, Readiness, Token,
+    AgentInfo, Asset, Metrics, ModelCatalog, ModelInfo, OneTimeLink, ProcessApi, Readiness, SkillInfo, Token,
     TokenConfig, TokenStore, WebDeps, WebLimits, WebSettings, serve_web, system_random,
 };
 use tokio::net::TcpListener;
@@ -74,6 +74,7 @@ impl Server {
             allow_token_query: false,
             max_connections: 100,
             allow_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
             allow_local: AllowLocal::User,
             may_send: true,
             keepalive: Keepalive {
@@ -117,6 +118,16 @@ impl Server {
                 title => Ok(title.to_owned()),
             },
             catalog: catalog(),
+            skills: Arc::new(|| {
+                let skill = |name: &str, is_of_project| SkillInfo {
+                    name: name.to_owned(),
+                    description: "what for".to_owned(),
+                    file: format!("/skills/{name}/SKILL.md").into(),
+                    text: "# How".to_owned(),
+                    is_of_project,
+                };
+                vec![skill("deploy", true), skill("mine", false)]
+            }),
             processes: Arc::new(processes),
             metrics: Arc::clone(&metrics),
             memory: memory.clone(),

@@ -80,7 +80,7 @@ pub(crate) async fn seed(sessions: &Sessions, log: &MemoryLog, clock: &ManualClo
 }
 
 /// Sends an input to a session, which is created if it does not exist.
-async fn send(sessions: &Sessions, session: &str, input: UserInput) {
+pub(crate) async fn send(sessions: &Sessions, session: &str, input: UserInput) {
     let id = id(session);
     if sessions.record(&id).await.is_err() {
         sessions.create(Some(id.clone()), new_session()).await.unwrap();

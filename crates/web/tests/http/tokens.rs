@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parlor_web::{TokenConfig, TokenStore};
 
-use crate::client::{bearer, greeting, ping};
+use crate::client::{bearer, close, greeting, ping};
 use crate::server::{Server, TOKEN};
 
 /// A server whose settings have no token, so that it makes one.
@@ -47,6 +47,34 @@ async fn a_new_token_is_valid_at_once_and_open_sockets_stay_open() {
     server.handshake("/supr/ws", &with(&old)).await.assert_text(401, "unauthorized");
     assert_eq!(server.handshake("/supr/ws", &with(new)).await.status, 101);
     ping(&mut open).await;
+}
+
+#[tokio::test]
+async fn sockets_that_hold_the_old_token_are_closed_if_asked_for() {
+    let server = generated().await;
+    let mut sockets = [server.connect("session_id=a").await, server.connect("session_id=b").await];
+    for socket in &mut sockets {
+        greeting(socket).await;
+    }
+    server
+        .request("POST /api/supr/token?evict=maybe\nContent-Length: 0")
+        .await
+        .assert_text(400, "evict is 1, true, 0 or false");
+    ping(&mut sockets[0]).await;
+    let evict = "POST /api/supr/token?evict=true\nContent-Length: 0";
+    assert_eq!(server.request(evict).await.json()["token"], server.tokens.now().token.reveal());
+    for socket in &mut sockets {
+        assert_eq!(close(socket).await, Some((4002, "the token was replaced".to_owned())));
+    }
+    // Sockets that are opened with the new token stay.
+    let mut new = server.connect("session_id=a").await;
+    greeting(&mut new).await;
+    ping(&mut new).await;
+    // Another process evicts, as `parlor token --rotate --evict` does.
+    let file = server.folder.path().join("supr.json");
+    let command = TokenStore::open(file, TokenConfig::default(), Arc::new(|| [7; 16])).unwrap();
+    command.rotate_and_evict().unwrap();
+    assert_eq!(close(&mut new).await.map(|(code, _)| code), Some(4002));
 }
 
 #[tokio::test]
@@ -102,10 +130,48 @@ async fn a_token_in_the_settings_cannot_be_rotated() {
     assert_eq!(answer.status, 409);
     assert!(answer.body.contains("parlor.toml"), "{}", answer.body);
     assert_eq!(server.request("GET /api/supr/token").await.json()["token"], TOKEN);
-    let off = Server::with(|options| options.settings.is_enabled = false).await;
-    let answer = off.request("POST /api/supr/setup\nContent-Length: 0").await;
-    assert!(answer.status == 409 && answer.body.contains("enabled = true"), "{answer:?}");
-    assert_eq!(off.request("GET /api/supr/token").await.json()["enabled"], false);
+}
+
+#[tokio::test]
+async fn the_setup_enables_a_channel_that_is_switched_off() {
+    let server = Server::with(|options| options.settings.is_enabled = false).await;
+    assert_eq!(server.request("GET /api/supr/token").await.json()["enabled"], false);
+    server.handshake("/supr/ws", &bearer()).await.assert_text(404, "404 page not found");
+    let set_up = server.request("POST /api/pico/setup\nContent-Length: 0").await;
+    assert_eq!(set_up.status, 200, "{}", set_up.body);
+    let answered = set_up.json();
+    assert_eq!((&answered["enabled"], &answered["changed"]), (&true.into(), &true.into()));
+    assert_eq!(server.request("GET /api/supr/token").await.json()["enabled"], true);
+    assert_eq!(
+        server.request("GET /api/config").await.json()["channels"]["supr"]["enabled"],
+        true,
+        "the settings that clients see"
+    );
+    greeting(&mut server.connect("").await).await;
+    let again = server.request("POST /api/supr/setup\nContent-Length: 0").await.json();
+    assert_eq!((&again["enabled"], &again["changed"]), (&true.into(), &false.into()));
+}
+
+#[tokio::test]
+async fn the_setup_from_another_origin_does_not_lock_out_the_page_of_the_server() {
+    let server = generated().await;
+    let bearer = format!("Authorization: Bearer {}", server.tokens.now().token.reveal());
+    let set_up = format!("POST /api/supr/setup\nContent-Length: 0\nOrigin: http://elsewhere:1\n{bearer}");
+    assert_eq!(server.request(&set_up).await.json()["changed"], true);
+    let port = server.address.port();
+    for (origin, status) in [
+        (format!("http://{}", server.address), 101),
+        ("http://elsewhere:1".to_owned(), 101),
+        (format!("http://localhost:{port}"), 403),
+        ("http://evil.example".to_owned(), 403),
+        ("null".to_owned(), 403),
+    ] {
+        let answer = server.handshake("/supr/ws", &format!("{bearer}\nOrigin: {origin}")).await;
+        assert_eq!(answer.status, status, "{origin}");
+    }
+    // A name that was made to point to this machine is not this server, so its pages are not the server's own.
+    let rebound = format!("{bearer}\nHost: evil.example:{port}\nOrigin: http://evil.example:{port}");
+    assert_eq!(server.handshake("/supr/ws", &rebound).await.status, 403);
 }
 
 #[tokio::test]

@@ -1,0 +1,196 @@
+//! Which connections wait for the head of a request, so that the one that has waited longest can make room for a new
+//! connection.
+//!
+//! Without this, a client that opens connections and never completes a request could keep new connections out, its own
+//! user's included, until its requests time out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use parlor_transport::PeerGroup;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio_util::sync::CancellationToken;
+
+/// The connections that wait for the head of a request, of all groups of peers.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingHeads {
+    inner: Mutex<Inner>,
+    began: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// How many waits there were. A wait with a smaller number began earlier.
+    waits: u64,
+    waiting: HashMap<PeerGroup, BTreeMap<u64, Signals>>,
+}
+
+/// How to close a connection.
+#[derive(Clone, Debug, Default)]
+struct Signals {
+    /// Cancelled if the connection has to close.
+    close: CancellationToken,
+    /// Cancelled when the connection is closed.
+    closed: CancellationToken,
+}
+
+impl WaitingHeads {
+    /// A new connection of `group`, which waits for the head of its first request.
+    pub(crate) fn connection(self: &Arc<Self>, group: PeerGroup) -> HeadWait {
+        let (signals, has_had_request, wait) = Default::default();
+        let wait = HeadWait { heads: Arc::clone(self), group, signals, has_had_request, wait };
+        wait.begin();
+        wait
+    }
+
+    /// Closes the connection of `group` that has waited longest. Returns a token that is cancelled when it is closed, or
+    /// `None` if no connection of the group waits.
+    pub(crate) fn close_oldest(&self, group: PeerGroup) -> Option<CancellationToken> {
+        let mut inner = self.inner();
+        let (_, Signals { close, closed }) = inner.waiting.get_mut(&group)?.pop_first()?;
+        close.cancel();
+        Some(closed)
+    }
+
+    /// Completes when a connection begins to wait.
+    pub(crate) fn wait_begins(&self) -> Notified<'_> {
+        self.began.notified()
+    }
+
+    /// Locks in spite of poisoning: no code under the lock panics in the middle of a change.
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says of one connection when it waits for the head of a request. Dropping it means that the connection is closed.
+#[derive(Debug)]
+pub(crate) struct HeadWait {
+    heads: Arc<WaitingHeads>,
+    group: PeerGroup,
+    signals: Signals,
+    /// Whether the head of a request has ever arrived.
+    has_had_request: AtomicBool,
+    /// The number of the present wait; `None` while a request is answered.
+    wait: Mutex<Option<u64>>,
+}
+
+impl HeadWait {
+    /// Waits until this connection has to close.
+    pub(crate) async fn has_to_close(&self) {
+        self.signals.close.cancelled().await;
+    }
+
+    /// Whether the head of a request has ever arrived. Then an answer may still be on its way to the client.
+    pub(crate) fn has_had_request(&self) -> bool {
+        self.has_had_request.load(Ordering::Relaxed)
+    }
+
+    /// The connection waits for the head of the next request from now on.
+    fn begin(&self) {
+        let (mut wait, mut inner) = (self.wait(), self.heads.inner());
+        inner.waits += 1;
+        let number = inner.waits;
+        inner.waiting.entry(self.group).or_default().insert(number, self.signals.clone());
+        *wait = Some(number);
+        self.heads.began.notify_waiters();
+    }
+
+    /// The head of a request has arrived.
+    pub(crate) fn on_request(&self) {
+        self.has_had_request.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    fn end(&self) {
+        let Some(number) = self.wait().take() else { return };
+        let mut inner = self.heads.inner();
+        if let Some(waiting) = inner.waiting.get_mut(&self.group) {
+            waiting.remove(&number);
+            if waiting.is_empty() {
+                inner.waiting.remove(&self.group);
+            }
+        }
+    }
+
+    fn wait(&self) -> MutexGuard<'_, Option<u64>> {
+        self.wait.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for HeadWait {
+    fn drop(&mut self) {
+        self.end();
+        self.signals.closed.cancel();
+    }
+}
+
+/// The body of an answer. When it is sent, its connection waits for the next request.
+pub(crate) struct AnswerBody {
+    body: Body,
+    connection: Arc<HeadWait>,
+}
+
+impl AnswerBody {
+    pub(crate) fn new(body: Body, connection: Arc<HeadWait>) -> Self {
+        Self { body, connection }
+    }
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.connection.begin();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connection_of_the_group_that_has_waited_longest_is_closed() {
+        let heads = Arc::new(WaitingHeads::default());
+        let [first, second, busy] = [(); 3].map(|()| Arc::new(heads.connection(PeerGroup::Owner)));
+        let other = heads.connection(PeerGroup::OtherUsers);
+        busy.on_request();
+        // It has answered a request, so it has waited less long than the second one.
+        first.on_request();
+        drop(AnswerBody::new(Body::empty(), Arc::clone(&first)));
+        let closed = heads.close_oldest(PeerGroup::Owner).unwrap();
+        let has_to_close = [&*first, &second, &busy, &other].map(|wait| wait.signals.close.is_cancelled());
+        assert_eq!(has_to_close, [false, true, false, false]);
+        assert!(!closed.is_cancelled());
+        drop(second);
+        assert!(closed.is_cancelled());
+        heads.close_oldest(PeerGroup::Owner).unwrap();
+        assert!(first.signals.close.is_cancelled() && heads.close_oldest(PeerGroup::Owner).is_none());
+        drop((first, busy, other));
+        assert!(heads.inner().waiting.is_empty());
+    }
+}

@@ -29,7 +29,7 @@ pub(crate) enum Command {
     ///
     /// With MESSAGE, or if stdin is not a terminal, parlor prints one answer on stdout and exits with 0 if the run
     /// completed, 1 if it failed, and 130 if it was stopped. Otherwise the chat continues until Ctrl-D or /quit. Ctrl-C
-    /// stops the current answer; pressed twice, it ends the chat.
+    /// stops the current answer; pressed twice, it ends the chat. With --watch, parlor shows a session and sends nothing.
     #[command(after_help = CHAT_EXAMPLES)]
     Chat(chat::Options),
     /// List the sessions, the most recently used first; rename or delete them
@@ -37,8 +37,8 @@ pub(crate) enum Command {
     Sessions(sessions::Options),
     /// Print the events of a session
     ///
-    /// Prints one event per line, shortened to fit; --json prints whole events. Another process may use the session at
-    /// the same time.
+    /// Prints one event per line, shortened to fit; --json prints whole events, and --as the frames of a door. Another
+    /// process may use the session at the same time.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(replay::Options),
     /// Delete old sessions and unreferenced files, and free their disk space
@@ -125,6 +125,7 @@ Examples:
   git diff | parlor chat --agent reviewer
   parlor chat --model anthropic --reasoning high 'why does the build fail?'
   parlor chat --session 019a8f2e 'and now?'
+  parlor chat --watch 019a8f2e
   parlor chat --json '!make' | jq -r 'select(.type == \"tool.completed\").output'";
 
 const MODELS_EXAMPLES: &str = "\
@@ -146,7 +147,8 @@ const REPLAY_EXAMPLES: &str = "\
 Examples:
   parlor replay 019a8f2e
   parlor replay 019a8f2e --from 20 --follow
-  parlor replay 019a8f2e --json | jq -r 'select(.type == \"message.completed\").text'";
+  parlor replay 019a8f2e --json | jq -r 'select(.type == \"message.completed\").text'
+  parlor replay 019a8f2e --as supr | jq -r .type";
 
 const GC_EXAMPLES: &str = "\
 Examples:
@@ -177,7 +179,8 @@ variables. PARLOR_LOG sets the log level on stderr: off, error, warn, info, debu
 const TOKEN_EXAMPLES: &str = "\
 Examples:
   curl -H \"Authorization: Bearer $(parlor token)\" http://127.0.0.1:18790/api/sessions
-  parlor token --rotate          replace it; a running server uses the new one at once";
+  parlor token --rotate          replace it; a running server uses the new one at once
+  parlor token --sign-out        sign out all browsers; the token stays";
 
 const LOGIN_EXAMPLES: &str = "\
 Examples:

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::json;
 use crate::sessions::NOT_YET_ERASED;
-use crate::sessions::pick::short_id;
+use crate::sessions::pick::{full_id, short_id};
 use crate::settings::table::{MAX_DAYS, NEVER, UNLIMITED};
 use crate::settings::{Config, size};
 use crate::text::truncate;
@@ -97,7 +97,7 @@ fn retention(config: &Config, options: &Options) -> Retention {
 }
 
 fn print(deleted: &DeletedSession, console: Console, out: &mut dyn Write) -> io::Result<()> {
-    let id = if console.stdout_is_terminal { short_id(&deleted.id) } else { deleted.id.to_string() };
+    let id = if console.stdout_is_terminal { short_id(&deleted.id) } else { full_id(&deleted.id) };
     let (used, size) = (minute(deleted.updated), size::show(deleted.bytes));
     let title = truncate(deleted.title.as_deref().unwrap_or("-"), TITLE_COLUMNS);
     writeln!(out, "{id}  {used}  {size:>10}  {}  {title}", reason_label(deleted.reason))

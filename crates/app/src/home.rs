@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use parlor_engine::{Agents, MediaStore, SessionDeps, Sessions};
-use parlor_log::{EventLog, OPEN_CHECK_WAIT, SqliteLog, SystemClock, TimeOrderedIds};
+use parlor_log::{Announcement, EventLog, OPEN_CHECK_WAIT, SqliteLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_process::set_child_limits;
 use parlor_tools::{RubyTool, ShellTool, Toolbox};
@@ -14,6 +14,8 @@ use parlor_vocab::AgentId;
 
 use crate::environment::Environment;
 use crate::models::{Builder, Keys};
+use crate::ownership;
+use crate::peer_door::{self, PeerDoor};
 use crate::redaction::Redaction;
 use crate::settings::{AgentConfig, AgentKind, Config};
 
@@ -24,6 +26,8 @@ const SERVE_CHECK_WAIT: Duration = Duration::from_secs(1);
 /// The state folder with its settings and keys.
 pub(crate) struct Home {
     path: PathBuf,
+    /// The folder of the log and of attached files, if it is not `path`.
+    data_folder: Option<PathBuf>,
     config: Config,
     keys: Keys,
     redaction: Redaction,
@@ -47,7 +51,14 @@ impl Home {
         let config = config.with_keys(|provider| {
             provider.key_variable().is_some_and(is_set) || keys.has_credential(provider)
         });
-        Ok(Self { path, config, keys, redaction, skill_folder: None })
+        Ok(Self { path, data_folder: None, config, keys, redaction, skill_folder: None })
+    }
+
+    /// Keeps the log and attached files in `folder`; settings and keys stay where they are. Fails if other users could have
+    /// written to the folder.
+    pub(crate) fn with_data_folder(self, folder: PathBuf) -> anyhow::Result<Self> {
+        ownership::check(&folder)?;
+        Ok(Self { data_folder: Some(folder).filter(|folder| *folder != self.path), ..self })
     }
 
     /// Adds an agent for each provider, for a process that may get keys while it runs.
@@ -89,40 +100,64 @@ impl Home {
         environment.for_commands(&self.config.tools.environment)
     }
 
-    /// Opens the session registry over the log in this folder.
-    pub(crate) fn sessions(&self, environment: &Environment) -> anyhow::Result<Sessions> {
-        self.open_sessions(environment, OPEN_CHECK_WAIT, |log| log)
+    /// Opens the session registry over the log in this folder, for a command that ends soon: it reaches sessions that other
+    /// processes have open, but they do not reach its own. Must be called within a tokio runtime.
+    pub(crate) fn sessions(&self, environment: &Environment) -> anyhow::Result<Arc<Sessions>> {
+        let sessions =
+            self.open_sessions(environment, OPEN_CHECK_WAIT, Announcement::default(), |log| log)?;
+        Ok(Arc::new(peer_door::connect(self.data_folder(), self.config.joins_sessions, sessions)))
     }
 
-    /// Opens the session registry for a server: `wrap` may put a layer around the log, and the database check is short.
+    /// Like [`sessions`](Self::sessions), for a process that stays: others reach its sessions too.
+    pub(crate) fn shared_sessions(&self, environment: &Environment) -> anyhow::Result<Arc<Sessions>> {
+        let door = PeerDoor::open(self.data_folder(), self.config.joins_sessions);
+        let sessions = self.open_sessions(environment, OPEN_CHECK_WAIT, door.announcement(), |log| log)?;
+        let sessions = Arc::new(door.connect(sessions));
+        door.serve(&sessions);
+        Ok(sessions)
+    }
+
+    /// Opens the session registry for a server that `door` serves: `wrap` may put a layer around the log, and the database
+    /// check is short.
     pub(crate) fn sessions_for_server(
         &self,
         environment: &Environment,
+        door: &PeerDoor,
         wrap: impl FnOnce(Arc<dyn EventLog>) -> Arc<dyn EventLog>,
     ) -> anyhow::Result<Sessions> {
-        self.open_sessions(environment, SERVE_CHECK_WAIT, wrap)
+        let sessions = self.open_sessions(environment, SERVE_CHECK_WAIT, door.announcement(), wrap)?;
+        Ok(door.connect(sessions))
+    }
+
+    /// The folder of the log.
+    fn data_folder(&self) -> &Path {
+        self.data_folder.as_deref().unwrap_or(&self.path)
     }
 
     fn open_sessions(
         &self,
         environment: &Environment,
         check_wait: Duration,
+        announcement: Announcement,
         wrap: impl FnOnce(Arc<dyn EventLog>) -> Arc<dyn EventLog>,
     ) -> anyhow::Result<Sessions> {
         let clock = Arc::new(SystemClock);
         let agents = agents(self, environment)?;
-        let log = SqliteLog::open_with_check_wait(&self.path, Arc::clone(&clock) as _, check_wait)
-            .with_context(|| format!("cannot open the state folder {}", self.path.display()))?;
+        let folder = self.data_folder();
+        let log = SqliteLog::open_with_check_wait(folder, Arc::clone(&clock) as _, check_wait)
+            .with_context(|| format!("cannot open the state folder {}", folder.display()))?;
+        log.announce(announcement);
         let sessions = Sessions::new(SessionDeps {
             log: wrap(Arc::new(log)),
             agents,
-            media: MediaStore::open(&self.path)?,
+            media: MediaStore::open(folder)?,
             tools: tools(environment),
             env: self.command_environment(environment).into(),
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
         });
-        let sessions = sessions.with_state_folder(&self.path);
+        let own_folders = std::iter::once(&self.path).chain(&self.data_folder);
+        let sessions = own_folders.fold(sessions, |sessions, folder| sessions.with_state_folder(folder));
         Ok(sessions.with_redaction(Arc::new(self.redaction.clone())))
     }
 }

@@ -8,6 +8,7 @@ mod console;
 mod doctor;
 mod environment;
 mod gc;
+mod hand_over;
 mod hardening;
 mod home;
 mod json;
@@ -17,6 +18,7 @@ mod login;
 mod models;
 mod ownership;
 mod panics;
+mod peer_door;
 mod program_alias;
 mod redaction;
 mod replay;
@@ -31,8 +33,9 @@ mod time;
 mod token;
 
 use std::ffi::OsString;
-use std::io::stdout;
+use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
@@ -83,37 +86,48 @@ fn run(command: Command, environment: &Environment) -> anyhow::Result<ExitCode> 
         Command::Settings(options) => {
             settings::show::show(environment, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)
         }
-        Command::Chat(options) => with_sessions(environment, async |home, sessions| {
-            chat::chat(home, sessions, options, console).await
-        }),
-        Command::Sessions(options) => with_sessions(environment, async |_, sessions| {
+        Command::Chat(options) => {
+            with_sessions(environment, Home::shared_sessions, async |home, sessions| {
+                chat::chat(home, sessions, options, console).await
+            })
+        }
+        Command::Sessions(options) => with_sessions(environment, Home::sessions, async |_, sessions| {
             sessions::sessions(sessions, options, console, &mut stdout()).await.map(|()| ExitCode::SUCCESS)
         }),
-        Command::Gc(options) => with_sessions(environment, async |home, sessions| {
+        Command::Gc(options) => with_sessions(environment, Home::sessions, async |home, sessions| {
             gc::gc(sessions, home.config(), &options, console, &mut stdout())
                 .await
                 .map(|()| ExitCode::SUCCESS)
         }),
-        Command::Replay(options) => with_sessions(environment, async |_, sessions| {
-            replay::replay(sessions, options, console, &mut stdout()).await.map(|()| ExitCode::SUCCESS)
-        }),
+        Command::Replay(options) => {
+            // Who watches live may take the session over, and then others must reach it here.
+            let open = if options.is_live() { Home::shared_sessions } else { Home::sessions };
+            with_sessions(environment, open, async |home, sessions| {
+                let replayed =
+                    replay::replay(home, environment, sessions, options, console, &mut stdout()).await;
+                replayed.map(|()| ExitCode::SUCCESS)
+            })
+        }
     }
 }
 
-/// Opens the sessions of the state folder, runs `work` with them, and closes them.
+/// Opens the sessions of the state folder with `open`, runs `work` with them, and closes them.
 fn with_sessions(
     environment: &Environment,
-    work: impl AsyncFnOnce(&Home, &Sessions) -> anyhow::Result<ExitCode>,
+    open: impl FnOnce(&Home, &Environment) -> anyhow::Result<Arc<Sessions>>,
+    work: impl AsyncFnOnce(&Home, &Arc<Sessions>) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     // One thread: child processes get a signal when the thread that started them ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         let home = Home::open(environment)?;
-        let sessions = home.sessions(environment)?;
+        let sessions = open(&home, environment)?;
         // Report the error before closing: closing can take long if the disk caused the error.
         let done = work(&home, &sessions).await.unwrap_or_else(|error| report(&error));
         if tokio::time::timeout(CLOSE_WAIT, sessions.close()).await.is_err() {
-            eprintln!(
+            // If the terminal is gone, nobody reads it.
+            let _ = writeln!(
+                stderr(),
                 "parlor: the last events of a session could not be recorded in time; the session is repaired when it is next opened"
             );
         }
@@ -128,7 +142,9 @@ fn with_sessions(
 fn report(error: &anyhow::Error) -> ExitCode {
     if !is_broken_pipe(error) {
         // The error may quote an id or a title that a client chose.
-        eprintln!("Error: {}", text::TerminalSanitizer::default().sanitize(&format!("{error:#}")));
+        let text = text::TerminalSanitizer::default().sanitize(&format!("{error:#}"));
+        // If the terminal is gone, nobody reads it.
+        let _ = writeln!(stderr(), "Error: {text}");
     }
     ExitCode::FAILURE
 }

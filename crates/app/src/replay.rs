@@ -1,15 +1,21 @@
 //! `parlor replay`: prints the events of a session, one per line.
 
+mod door_frames;
+
 use std::io::{Write, stderr};
+use std::sync::Arc;
 
 use clap::Args;
-use parlor_engine::Sessions;
+use parlor_engine::{Sessions, visible};
 use parlor_vocab::{
     AgentChoice, MessageEvent, RunEnding, RunEvent, Seq, SessionEvent, SessionUpdate, StepEvent,
     SubagentEvent, ToolEvent,
 };
 
+use self::door_frames::{ReplayDoor, print_frames};
 use crate::console::Console;
+use crate::environment::Environment;
+use crate::home::Home;
 use crate::json;
 use crate::sessions::pick::{pick_session, short_id};
 use crate::text::truncate;
@@ -33,23 +39,46 @@ pub(crate) struct Options {
     /// Keep printing new events until Ctrl-C
     #[arg(long)]
     follow: bool,
+    /// With --follow: also print text while it is written, also by other processes
+    #[arg(long, requires = "follow")]
+    live: bool,
     /// Print whole events, one JSON object per line (docs/events.md)
     #[arg(long)]
     json: bool,
+    /// Print the whole session as the frames that a client of this door would have got, one JSON object per line
+    #[arg(long = "as", value_name = "DOOR", conflicts_with_all = ["from", "follow", "json"])]
+    door: Option<ReplayDoor>,
+}
+
+impl Options {
+    /// Whether text is shown while it is written, in whichever process.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live
+    }
 }
 
 /// Prints the events of a session from a position on; with `follow`, also events that happen later.
 pub(crate) async fn replay(
-    sessions: &Sessions,
+    home: &Home,
+    environment: &Environment,
+    sessions: &Arc<Sessions>,
     options: Options,
     console: Console,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let record = pick_session(sessions, &options.session).await?;
+    if let Some(door) = options.door {
+        return print_frames(door, home, environment, sessions, record, out).await;
+    }
     let session = record.id;
     let before = options.from.saturating_sub(1);
-    let mut watcher = sessions.watch(&session, Seq(before)).await;
+    let mut watcher = match options.live {
+        true => sessions.join(&session, Seq(before)).await,
+        false => sessions.watch(&session, Seq(before)).await,
+    };
     let mut position = before;
+    // Whether the last line is a text that is being written.
+    let mut is_writing = false;
     if console.stdout_is_terminal && options.follow && position >= record.head.0 {
         writeln!(stderr(), "No event {} yet; waiting. Ctrl-C ends.", options.from)?;
     }
@@ -63,22 +92,33 @@ pub(crate) async fn replay(
         };
         match &update {
             SessionUpdate::Entry(entry) => position = entry.seq.0,
-            // Skip deltas of the past: a later event has the whole text.
-            SessionUpdate::Delta { .. } if position < record.head.0 => continue,
+            // Skip deltas of the past: a later event has the whole text. Without --live, so has every event.
+            SessionUpdate::Delta { .. } if position < record.head.0 || !options.live => continue,
             SessionUpdate::Delta { .. } => {}
         }
         if options.json {
             json::write_update(out, &session, &update)?;
-        } else if let SessionUpdate::Entry(entry) = &update {
-            let columns = if console.stdout_is_terminal {
-                console.columns().saturating_sub(PREFIX_COLUMNS)
-            } else {
-                EVENT_COLUMNS
-            };
-            let event = truncate(&event_text(&entry.event), columns.max(MIN_EVENT_COLUMNS));
-            writeln!(out, "{:>6}  {}  {event}", entry.seq.0, time(entry.at))?;
-            out.flush()?;
+            continue;
         }
+        match &update {
+            SessionUpdate::Delta { text, .. } => {
+                is_writing = true;
+                write!(out, "{}", visible(text))?;
+            }
+            SessionUpdate::Entry(entry) => {
+                if std::mem::take(&mut is_writing) {
+                    writeln!(out)?;
+                }
+                let columns = if console.stdout_is_terminal {
+                    console.columns().saturating_sub(PREFIX_COLUMNS)
+                } else {
+                    EVENT_COLUMNS
+                };
+                let event = truncate(&event_text(&entry.event), columns.max(MIN_EVENT_COLUMNS));
+                writeln!(out, "{:>6}  {}  {event}", entry.seq.0, time(entry.at))?;
+            }
+        }
+        out.flush()?;
     }
     if console.stdout_is_terminal && !options.json {
         let session = short_id(&session);

@@ -22,13 +22,28 @@ pub(crate) struct Options {
     /// Replace the token. The old one no longer lets clients in; open connections stay open
     #[arg(long)]
     rotate: bool,
+    /// With --rotate: also close the connections that were opened with the old token
+    #[arg(long, requires = "rotate")]
+    evict: bool,
+    /// Sign out all browsers: their cookies become invalid. The token stays valid, and open connections stay open
+    #[arg(long, conflicts_with = "rotate")]
+    sign_out: bool,
 }
 
 /// Prints the valid token, after replacing it if asked to.
 pub(crate) fn token(environment: &Environment, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
     let home = Home::open(environment)?;
     let store = open_store(home.path(), &home.config().supr.with(&environment.supr)?)?;
-    let current = if options.rotate { store.rotate()? } else { store.now() };
+    if options.sign_out {
+        store.sign_out()?;
+        writeln!(out, "all browsers are signed out; the token is still valid")?;
+        return Ok(());
+    }
+    let current = match (options.rotate, options.evict) {
+        (true, true) => store.rotate_and_evict()?,
+        (true, false) => store.rotate()?,
+        (false, _) => store.now(),
+    };
     writeln!(out, "{}", current.token.reveal())?;
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! The line editor of a chat, with history and pasting. It runs on a thread of its own, because reading from a terminal
 //! blocks and cannot be cancelled.
 
-use std::io::{self, stdin};
+use std::io::{self, Write, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
-use rustyline::{Behavior, ColorMode, Config, DefaultEditor};
+use rustyline::{Behavior, ColorMode, Config, DefaultEditor, ExternalPrinter};
 use tokio::sync::mpsc;
 
 use crate::console::Console;
@@ -39,6 +39,8 @@ pub(super) enum EditorEvent {
 pub(super) struct Editor {
     requests: SyncSender<()>,
     events: mpsc::Receiver<EditorEvent>,
+    /// Prints above the line that is being edited. `None` if the terminal cannot do that.
+    printer: Option<Box<dyn ExternalPrinter + Send>>,
     /// The terminal modes before the editor changed them.
     initial_modes: Option<Termios>,
 }
@@ -61,19 +63,30 @@ impl Editor {
             Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => Some(format!("Cannot read the history file: {error}.")),
         };
+        let printer = editor.create_external_printer().ok();
+        let printer = printer.map(|printer| Box::new(printer) as Box<dyn ExternalPrinter + Send>);
         let (request_sender, requests) = sync_channel(QUEUE);
         let (events, event_receiver) = mpsc::channel(QUEUE);
         let history = Some(history.to_owned());
         let editor_thread = EditorThread { editor, history, notice, console, requests, events };
         thread::Builder::new().name("line editor".to_owned()).spawn(move || editor_thread.run())?;
         let initial_modes = tcgetattr(stdin()).ok();
-        Ok(Self { requests: request_sender, events: event_receiver, initial_modes })
+        Ok(Self { requests: request_sender, events: event_receiver, printer, initial_modes })
     }
 
     /// Shows the prompt and reads a line. The caller must not print until the line has come.
     pub(super) fn request_line(&self) {
         // If the thread has ended, `next` returns `End`.
         let _ = self.requests.send(());
+    }
+
+    /// Prints text above the line that the user is editing. A terminal without line editing shows it at the cursor.
+    pub(super) fn print_above(&mut self, text: String) {
+        let printed = self.printer.as_mut().map(|printer| printer.print(text.clone()));
+        if !matches!(printed, Some(Ok(()))) {
+            // If stderr is gone, so is the user.
+            let _ = write!(io::stderr(), "{text}");
+        }
     }
 
     /// Waits for the requested line. Cancel safe.

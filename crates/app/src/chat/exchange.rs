@@ -1,19 +1,23 @@
 //! Sends one message and shows the run that answers it; Ctrl-C stops the run.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
 use parlor_engine::Sessions;
 use parlor_vocab::{
-    AgentChoice, NewSession, RunEnding, RunId, Seq, SessionCommand, SessionId, SessionReply, UserInput,
-    WhenBusy,
+    AgentChoice, NewSession, RunEnding, RunId, Sender, Seq, SessionCommand, SessionEvent, SessionId,
+    SessionRefusal, SessionReply, SessionUpdate, UserInput, WhenBusy,
 };
 use tokio::time::{sleep, timeout};
 
 use super::interrupts::{Interrupt, Interrupts};
+use super::other_runs::{OtherMessages, steer_in};
 use super::view::{View, ending};
 
+/// The name of the terminal among the doors of sessions.
+const DOOR: &str = "chat";
 /// If a stop takes longer than this, the user is told that it is in progress.
 const STOP_NOTICE_DELAY: Duration = Duration::from_millis(300);
 /// After this time without an update, the session is asked whether it can still record events.
@@ -42,40 +46,81 @@ pub(super) struct ExchangeOutcome {
 
 /// A conversation: its session, which the first message creates, and the agent that answers.
 pub(super) struct Conversation<'a> {
-    pub(super) sessions: &'a Sessions,
+    pub(super) sessions: &'a Arc<Sessions>,
     pub(super) session: Option<SessionId>,
     pub(super) choice: AgentChoice,
+    /// The last event that was shown; `None` if nothing was shown so far.
+    pub(super) seen: Option<Seq>,
 }
 
 impl Conversation<'_> {
-    /// Sends a message and shows the run until it ends. The first interrupt stops the run, the second also ends the
-    /// program, and the third stops waiting for the run.
+    /// Sends a message and shows the run until it ends. `when_busy` says what happens while another client's run is active.
+    /// The first interrupt stops the run, the second also ends the program, and the third stops waiting for the run.
     pub(super) async fn exchange(
         &mut self,
         text: String,
+        when_busy: WhenBusy,
         view: &mut dyn View,
         interrupts: &mut Interrupts,
     ) -> anyhow::Result<ExchangeOutcome> {
         // A new session is shown from its first event on.
-        let (id, head) = match &self.session {
-            Some(id) => (id.clone(), self.sessions.view(id).await?.head()),
-            None => (self.sessions.create(None, new_session(&self.choice)?).await?, Seq::START),
+        let (id, head) = match (&self.session, self.seen) {
+            (Some(id), Some(seen)) => (id.clone(), seen),
+            (Some(id), None) => (id.clone(), self.sessions.view(id).await?.head()),
+            (None, _) => (self.sessions.create(None, new_session(&self.choice)?).await?, Seq::START),
         };
         self.session = Some(id.clone());
-        let mut watcher = self.sessions.watch(&id, head).await;
-        let input = UserInput { text, choice: self.choice.clone(), ..UserInput::default() };
-        let sent =
-            self.sessions.execute(&id, SessionCommand::Send { input, when_busy: WhenBusy::Refuse }).await?;
-        let SessionReply::Started(run) = sent else {
-            bail!("unexpected reply of the session to a message: {sent:?}")
+        self.seen = Some(head);
+        let mut watcher = self.sessions.join(&id, head).await;
+        let by = Some(Sender::at(DOOR));
+        let is_own_steer = when_busy == WhenBusy::Steer;
+        let input = UserInput { text, choice: self.choice.clone(), by, ..UserInput::default() };
+        let sent = match self.sessions.execute(&id, SessionCommand::Send { input, when_busy }).await {
+            Err(SessionRefusal::NoActiveRun) => {
+                bail!("no run is active in the session; leave out --steer to send a message")
+            }
+            sent => sent?,
+        };
+        let (run, mut is_shown) = match sent {
+            SessionReply::Started(run) => (run, false),
+            SessionReply::Steered(run) => (run, true),
+            SessionReply::Queued { run, waiting } => {
+                let place = if waiting > 1 { format!("number {waiting}") } else { "next".to_owned() };
+                view.notice(&format!("Another client's message is being answered; yours is {place}."))?;
+                (run, false)
+            }
+            sent @ (SessionReply::Stopping(_)
+            | SessionReply::Unqueued(_)
+            | SessionReply::Compacted(_)
+            | SessionReply::Done) => bail!("unexpected reply of the session to a message: {sent:?}"),
         };
         let mut outcome = ExchangeOutcome { ended: Ended::Stopped, interrupts: 0, should_exit: false };
         let mut stop_notice_shown = false;
+        let mut other_messages = OtherMessages::default();
         loop {
             tokio::select! {
                 update = watcher.next() => {
                     let update = update?;
-                    view.update(&id, &run, &update)?;
+                    if let SessionUpdate::Entry(entry) = &update {
+                        self.seen = Some(entry.seq);
+                    }
+                    if is_dropped(&run, &update) {
+                        if outcome.interrupts == 0 {
+                            view.notice("Another client removed the message from the queue.")?;
+                        }
+                        return Ok(outcome);
+                    }
+                    is_shown |= is_of_run(&run, &update) || view.shows_other_runs();
+                    if is_shown {
+                        view.update(&id, &run, &update)?;
+                        // The sender of a steer knows its text.
+                        let is_told = is_own_steer || view.shows_other_runs();
+                        if let Some(message) = steer_in(&update).filter(|_| !is_told) {
+                            view.notice(&message)?;
+                        }
+                    } else if let Some(message) = other_messages.message_in(&update) {
+                        view.notice(&message)?;
+                    }
                     if let Some(ending) = ending(&run, &update) {
                         outcome.ended = match ending {
                             RunEnding::Completed { .. } => Ended::Completed,
@@ -111,10 +156,15 @@ impl Conversation<'_> {
     }
 
     async fn stop(&self, id: &SessionId, run: &RunId) {
-        let stop = SessionCommand::Stop { run: Some(run.clone()), reason: None };
-        // The run may have just ended; then there is nothing to stop. A session that cannot record events does not
-        // answer; the health check reports that.
-        let _ = timeout(HEALTH_CHECK_DELAY, self.sessions.execute(id, stop)).await;
+        let commands = [
+            SessionCommand::Unqueue(run.clone()),
+            SessionCommand::Stop { run: Some(run.clone()), reason: None },
+        ];
+        for command in commands {
+            // The run may have just ended; then there is nothing to stop. A session that cannot record events does not
+            // answer; the health check reports that.
+            let _ = timeout(HEALTH_CHECK_DELAY, self.sessions.execute(id, command)).await;
+        }
     }
 
     /// Waits a while, then asks the session whether it can record events. Returns the reason if it cannot.
@@ -128,11 +178,24 @@ impl Conversation<'_> {
     }
 }
 
+fn is_of_run(run: &RunId, update: &SessionUpdate) -> bool {
+    match update {
+        SessionUpdate::Delta { run: of, .. } => of == run,
+        SessionUpdate::Entry(entry) => matches!(&entry.event, SessionEvent::Run { run: of, .. } if of == run),
+    }
+}
+
+/// Whether this update drops the input that waits to start `run`.
+fn is_dropped(run: &RunId, update: &SessionUpdate) -> bool {
+    let SessionUpdate::Entry(entry) = update else { return false };
+    matches!(&entry.event, SessionEvent::Unqueued { runs } if runs.contains(run))
+}
+
 /// A session for the current folder. The engine takes its title from the first message.
 fn new_session(choice: &AgentChoice) -> io::Result<NewSession> {
     Ok(NewSession {
         title: None,
-        door: "chat".to_owned(),
+        door: DOOR.to_owned(),
         folder: std::env::current_dir()?,
         choice: choice.clone(),
         system: None,

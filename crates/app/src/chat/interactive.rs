@@ -3,9 +3,12 @@
 use std::io::{self, Write, stderr, stdout};
 use std::path::Path;
 
+use parlor_vocab::WhenBusy;
+
 use super::editor::{Editor, EditorEvent, PROMPT};
 use super::exchange::{Conversation, Ended, ExchangeOutcome};
 use super::interrupts::{Interrupt, Interrupts};
+use super::other_runs::OtherRuns;
 use super::view::TerminalView;
 use crate::console::Console;
 use crate::sessions::pick::short_id;
@@ -27,18 +30,28 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     print_welcome(conversation, agent, console)?;
     let mut editor = Editor::start(&home.join(HISTORY), console)?;
+    if let Some(session) = &conversation.session {
+        conversation.seen = Some(conversation.sessions.view_without_history(session).await?.head());
+    }
     // How many times in a row the user has pressed Ctrl-C, during an answer or at the prompt.
     let mut ctrl_c_count = 0;
     loop {
         editor.request_line();
-        match next_line(&mut editor, interrupts, &mut ctrl_c_count, console).await? {
+        let mut others = match (&conversation.session, conversation.seen) {
+            (Some(session), Some(seen)) => Some(OtherRuns::after(conversation.sessions, session, seen).await),
+            _ => None,
+        };
+        let line = next_line(&mut editor, others.as_mut(), interrupts, &mut ctrl_c_count, console).await?;
+        conversation.seen = others.map_or(conversation.seen, |others| Some(others.position()));
+        match line {
             None => break,
             Some(text) if EXIT_COMMANDS.contains(&text.as_str()) => break,
             Some(text) if text.trim().is_empty() => {}
             Some(text) => {
                 let (mut out, mut notices) = (stdout(), stderr());
                 let mut view = TerminalView::new(&mut out, &mut notices, console);
-                match conversation.exchange(text.trim_end().to_owned(), &mut view, interrupts).await {
+                let (text, when_busy) = (text.trim_end().to_owned(), WhenBusy::Enqueue);
+                match conversation.exchange(text, when_busy, &mut view, interrupts).await {
                     Ok(outcome) if outcome.should_exit => break,
                     Ok(outcome) => {
                         ctrl_c_count = outcome.interrupts;
@@ -55,9 +68,10 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// The next line, or `None` if the user leaves instead.
+/// The next line, or `None` if the user leaves instead. Meanwhile prints what other clients say in the session.
 async fn next_line(
     editor: &mut Editor,
+    mut others: Option<&mut OtherRuns>,
     interrupts: &mut Interrupts,
     ctrl_c_count: &mut usize,
     console: Console,
@@ -71,6 +85,10 @@ async fn next_line(
                 Interrupt::CtrlC => (EditorEvent::Interrupt, true),
                 Interrupt::Terminate => (EditorEvent::End, true),
             },
+            message = next_message(&mut others) => {
+                editor.print_above(format!("{}\n", console.style.dim(&message)));
+                continue;
+            }
         };
         if still_reading {
             writeln!(stderr())?;
@@ -96,6 +114,13 @@ async fn next_line(
                 }
             }
         }
+    }
+}
+
+async fn next_message(others: &mut Option<&mut OtherRuns>) -> String {
+    match others {
+        Some(others) => others.next().await,
+        None => std::future::pending().await,
     }
 }
 

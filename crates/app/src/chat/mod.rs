@@ -5,15 +5,20 @@ mod exchange;
 mod interactive;
 mod interrupts;
 mod model_request;
+mod other_runs;
 mod view;
+mod watch;
 
 use std::io::{Read, stderr, stdin, stdout};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use parlor_engine::Sessions;
-use parlor_vocab::{AgentChoice, AgentId, Reasoning};
+use parlor_vocab::{AgentChoice, AgentId, Reasoning, SessionCommand, SessionRefusal, WhenBusy};
+use tokio::time::timeout;
 
 use self::exchange::{Conversation, Ended};
 use self::interrupts::Interrupts;
@@ -28,6 +33,9 @@ use crate::settings::{AgentConfig, AgentKind, Config};
 /// The longest message that is read from stdin.
 pub(crate) const MAX_STDIN_BYTES: u64 = 16 << 20;
 
+/// If the process has to stay for other clients longer than this, the user is told so.
+const LEAVE_NOTICE_DELAY: Duration = Duration::from_millis(300);
+
 /// The exit status after a stopped run: the same as for a program that Ctrl-C ended.
 const STOPPED_STATUS: u8 = 130;
 
@@ -39,6 +47,12 @@ pub(crate) struct Options {
     /// Continue this session instead of creating one: its id, or the start of it
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
+    /// Add the message to the run that is active in the session, which reads it at its next step
+    #[arg(long, requires = "session", conflicts_with = "stop")]
+    steer: bool,
+    /// Stop the run that is active in the session
+    #[arg(long, requires = "session", conflicts_with = "message")]
+    stop: bool,
     /// The agent that answers; agents are configured in $PARLOR_HOME/parlor.toml
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
@@ -52,15 +66,33 @@ pub(crate) struct Options {
     /// Answer once and print all events, one JSON object per line (docs/events.md)
     #[arg(long)]
     json: bool,
+    /// Show this session live, whoever uses it, and send nothing; Ctrl-C leaves
+    #[arg(
+        long,
+        value_name = "SESSION",
+        conflicts_with_all = ["message", "session", "agent", "model", "reasoning"]
+    )]
+    watch: Option<String>,
 }
 
 /// Runs `parlor chat`: answers once if there is a message or stdin is not a terminal, else chats until the user leaves.
 pub(crate) async fn chat(
     home: &Home,
-    sessions: &Sessions,
+    sessions: &Arc<Sessions>,
     options: Options,
     console: Console,
 ) -> anyhow::Result<ExitCode> {
+    if options.stop {
+        return stop(sessions, options.session.as_deref().unwrap_or_default()).await;
+    }
+    if options.steer && options.message.is_none() && console.stdin_is_terminal {
+        bail!("--steer needs a message: for example, parlor chat --session SESSION --steer 'use tabs'");
+    }
+    if let Some(session) = &options.watch {
+        let mut interrupts = Interrupts::new()?;
+        watch::watch(sessions, session, options.json, console, &mut interrupts).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if options.json && options.message.is_none() && console.stdin_is_terminal {
         bail!("--json needs a message: for example, parlor chat --json '/say hi'");
     }
@@ -78,11 +110,14 @@ pub(crate) async fn chat(
         None => None,
     };
     let session_agent = record.as_ref().and_then(|record| record.agent.as_ref()).map(AgentId::as_str);
+    // If the agent is not configured any more, the default agent answers, and the run says so.
+    let session_agent = session_agent.filter(|agent| home.config().agents.contains_key(*agent));
     let request =
         ModelRequest { agent: options.agent, model: options.model }.resolve(home.config(), session_agent);
     let agent = find_agent(home.config(), request.agent.as_deref().or(session_agent))?;
     let session = record.map(|record| record.id);
-    if let Some(model) = request.model.as_deref().filter(|_| !matches!(agent.kind, AgentKind::Model(_))) {
+    let asked_model = request.model.as_deref().filter(|_| request.model != request.agent);
+    if let Some(model) = asked_model.filter(|_| !matches!(agent.kind, AgentKind::Model(_))) {
         bail!(model_request::why_unavailable(home, agent, model).await);
     }
     let choice = AgentChoice {
@@ -90,7 +125,7 @@ pub(crate) async fn chat(
         model: request.model,
         reasoning: options.reasoning,
     };
-    let mut conversation = Conversation { sessions, session, choice };
+    let mut conversation = Conversation { sessions, session, choice, seen: None };
     let Some(message) = message else {
         interactive::run(&mut conversation, agent, home.path(), console, &mut interrupts).await?;
         return Ok(ExitCode::SUCCESS);
@@ -105,12 +140,41 @@ pub(crate) async fn chat(
         plain = PlainView::new(&mut out, &mut notices, console.stdout_is_terminal);
         &mut plain
     };
-    let outcome = conversation.exchange(message, view, &mut interrupts).await?;
+    let when_busy = if options.steer { WhenBusy::Steer } else { WhenBusy::Enqueue };
+    let outcome = conversation.exchange(message, when_busy, view, &mut interrupts).await?;
+    if outcome.interrupts == 0 {
+        leave(sessions, view, &mut interrupts).await?;
+    }
     Ok(match outcome.ended {
         Ended::Completed => ExitCode::SUCCESS,
         Ended::Failed => ExitCode::FAILURE,
         Ended::Stopped => ExitCode::from(STOPPED_STATUS),
     })
+}
+
+/// Waits until the runs that clients of other processes began here have ended, because they would end with this process. An
+/// interrupt stops them.
+async fn leave(sessions: &Sessions, view: &mut dyn View, interrupts: &mut Interrupts) -> anyhow::Result<()> {
+    let mut hand_over = std::pin::pin!(sessions.hand_over());
+    if timeout(LEAVE_NOTICE_DELAY, hand_over.as_mut()).await.is_ok() {
+        return Ok(());
+    }
+    view.notice("Another client's message is being answered here. Ctrl-C stops it.")?;
+    tokio::select! {
+        () = hand_over => {}
+        _ = interrupts.next() => {}
+    }
+    Ok(())
+}
+
+/// Stops the active run of a session, whichever client began it.
+async fn stop(sessions: &Sessions, session: &str) -> anyhow::Result<ExitCode> {
+    let session = pick_session(sessions, session).await?.id;
+    match sessions.execute(&session, SessionCommand::Stop { run: None, reason: None }).await {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(SessionRefusal::NoActiveRun) => bail!("no run is active in the session"),
+        Err(refusal) => Err(refusal.into()),
+    }
 }
 
 fn reasoning_level(text: &str) -> Result<Reasoning, String> {

@@ -13,11 +13,16 @@ pub(super) struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// Turns a model `PROVIDER/NAME` into the model `NAME` of the agent of that provider. `session_agent` is the agent
-    /// of the session, which answers unless another one is requested.
+    /// Turns a model with the name of an agent into that agent with its own model, and a model `PROVIDER/NAME` into the
+    /// model `NAME` of the agent of that provider. `session_agent` is the agent of the session, which answers unless
+    /// another one is requested.
     pub(super) fn resolve(self, config: &Config, session_agent: Option<&str>) -> Self {
         let Self { agent: None, model: Some(model) } = &self else { return self };
         let agent = session_agent.unwrap_or(&config.default_agent);
+        let has_models = provider_of(config, agent).is_some();
+        if config.agents.contains_key(model) && !(has_models && config.models.contains_key(model)) {
+            return Self { agent: Some(model.clone()), model: Some(model.clone()) };
+        }
         let Some((provider, name)) = model.split_once('/').filter(|_| !config.models.contains_key(model))
         else {
             return self;
@@ -77,6 +82,16 @@ mod tests {
         for other in ["openai", "meta/some-model", "openrouter/a/b", "openai/"] {
             assert_eq!(resolve(other, &config), (None, Some(other.to_owned())), "{other}");
         }
+    }
+
+    #[test]
+    fn the_name_of_an_agent_selects_it_unless_a_model_has_that_name() {
+        let config = Config::default().with_keys(|provider| provider == ProviderKind::OpenAi);
+        assert_eq!(resolve("local", &config), both("local", "local"));
+        assert_eq!(resolve("openai", &config), (None, Some("openai".to_owned())), "also a model");
+        let mut config = config;
+        config.default_agent = "local".to_owned();
+        assert_eq!(resolve("openai", &config), both("openai", "openai"), "the default agent has no models");
     }
 
     #[test]

@@ -10,17 +10,46 @@ mod samples;
 
 use std::io::{self, Write};
 
+use parlor_engine::is_visible;
 use parlor_log::SessionRecord;
 use parlor_vocab::{Entry, SessionEvent, SessionId, SessionUpdate, StreamKind};
 use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 
 use self::parts::{Choice, Fork, Input, Message};
 
 /// Writes `value` as one line, and flushes the output.
 pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, value)?;
+    value.serialize(&mut Serializer::with_formatter(&mut *out, EscapeHidden))?;
     out.write_all(b"\n")?;
     out.flush()
+}
+
+/// Writes the frame of a door, which is compact JSON, as one line. Only strings can have characters that need an escape.
+pub(crate) fn write_frame(out: &mut dyn Write, frame: &[u8]) -> io::Result<()> {
+    let frame = std::str::from_utf8(frame).map_err(io::Error::other)?;
+    EscapeHidden.write_string_fragment(&mut *out, frame)?;
+    out.write_all(b"\n")
+}
+
+/// Compact JSON, in which characters that a terminal obeys or does not show are escaped. JSON itself demands that only for
+/// the control characters of ASCII.
+struct EscapeHidden;
+
+impl Formatter for EscapeHidden {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((start, hidden)) = rest.char_indices().find(|(_, letter)| !is_visible(*letter)) {
+            let (shown, from) = rest.split_at(start);
+            writer.write_all(shown.as_bytes())?;
+            for unit in hidden.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = from.strip_prefix(hidden).unwrap_or_default();
+        }
+        writer.write_all(rest.as_bytes())
+    }
 }
 
 /// Writes an update of a session as one line.
@@ -226,6 +255,16 @@ mod tests {
 
     fn session() -> SessionId {
         SessionId::parse("s").unwrap()
+    }
+
+    #[test]
+    fn characters_that_a_terminal_obeys_are_escaped() {
+        let mut out = Vec::new();
+        let text = "a\u{9b}b\u{202e}c\x7f\x1b\u{e0001}ä\u{1f600}";
+        write_line(&mut out, &text).unwrap();
+        let line = String::from_utf8(out).unwrap();
+        assert_eq!(line, "\"a\\u009bb\\u202ec\\u007f\\u001b\\udb40\\udc01ä\u{1f600}\"\n");
+        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
     }
 
     fn lines() -> String {

@@ -66,6 +66,15 @@ pub(super) struct Input<'a> {
     key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<Sender<'a>>,
+}
+
+#[derive(Serialize)]
+struct Sender<'a> {
+    door: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<&'a str>,
 }
 
 impl<'a> From<&'a vocab::UserInput> for Input<'a> {
@@ -76,6 +85,7 @@ impl<'a> From<&'a vocab::UserInput> for Input<'a> {
             choice: Choice::from(&input.choice),
             key: input.key.as_deref(),
             traceparent: input.traceparent.as_deref(),
+            by: input.by.as_ref().map(|by| Sender { door: &by.door, client: by.client.as_deref() }),
         }
     }
 }

@@ -25,6 +25,8 @@ pub(super) enum Body<'a> {
         agent: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        missing_agent: Option<&'a str>,
         input: Input<'a>,
         message: &'a str,
     },
@@ -128,12 +130,13 @@ pub(super) enum Body<'a> {
 /// The `type` of the line for an event, and its members.
 pub(super) fn body(event: &RunEvent) -> (&'static str, Body<'_>) {
     match event {
-        RunEvent::Started { parent, agent, model, input, message } => (
+        RunEvent::Started { parent, agent, model, missing_agent, input, message } => (
             "run.started",
             Body::Started {
                 parent: parent.as_ref().map(|parent| parent.as_str()),
                 agent: agent.as_str(),
                 model: model.as_deref(),
+                missing_agent: missing_agent.as_ref().map(|agent| agent.as_str()),
                 input: input.into(),
                 message: message.as_str(),
             },

@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<SessionEvent> {
         choice: choice(Reasoning::Xhigh),
         key: Some(t("k")),
         traceparent: Some(t("00-1-2-01")),
+        by: None,
     };
     let sample_message =
         |role| Message { id: message.clone(), role, text: t("ü"), media: vec![media.clone()] };
@@ -75,6 +76,7 @@ fn run_events(
         parent,
         agent: agent.clone(),
         model,
+        missing_agent: None,
         input,
         message: message(),
     };
@@ -142,6 +144,17 @@ fn run_events(
         RunEvent::Ended {
             ending: RunEnding::Stopped { cause: StopCause::Client { reason: t("r") }, message: message() },
             duration_ms,
+        },
+        RunEvent::Started {
+            parent: None,
+            agent: agent.clone(),
+            model: None,
+            missing_agent: Some(agent.clone()),
+            input: UserInput {
+                by: Some(Sender { door: t("loaf"), client: Some(t("tui")) }),
+                ..UserInput::default()
+            },
+            message: message(),
         },
     ]
 }

@@ -11,7 +11,7 @@ use parlor_auth::{
 use parlor_frontend::{Accounts, LoginOptions, LoginProgressSender, SkillFolders, find_skills};
 use parlor_model::provider::{ProviderKind, routes};
 use parlor_vocab::{
-    CompletedLogin, Credentials, LoginAccount, LoginFailure, LoginMethod, LoginStep, ModelOption,
+    CompletedLogin, Credentials, LoginAccount, LoginFailure, LoginMethod, LoginStep, ModelLists, ModelOption,
     Preferences, SecretText, SkillList,
 };
 
@@ -19,7 +19,7 @@ use super::{model_options, preferences};
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::login;
-use crate::models::Keys;
+use crate::models::{CatalogueSource, Keys, ListRefresh, server_key};
 use crate::settings::Config;
 use crate::settings::models::ModelConfig;
 
@@ -42,6 +42,8 @@ pub(super) struct HomeAccounts {
     user_home: Option<PathBuf>,
     config: Config,
     keys: Keys,
+    catalogue: CatalogueSource,
+    list_refresh: ListRefresh,
     openrouter_url: String,
     /// Whether the user has no display on this machine, for example over SSH, and so would not see a browser.
     is_headless: bool,
@@ -57,6 +59,8 @@ impl HomeAccounts {
             user_home: environment.user_home.as_ref().map(PathBuf::from),
             config: home.config().clone(),
             keys: home.keys().clone(),
+            catalogue: CatalogueSource::new(home),
+            list_refresh: ListRefresh::default(),
             openrouter_url: openrouter_url(home.config()),
             is_headless: login::is_headless(&environment.for_desktop()),
             has_openrouter_variable: environment.model_keys.contains(&OPENROUTER_KEY_VARIABLE),
@@ -91,14 +95,27 @@ impl HomeAccounts {
 
 #[async_trait]
 impl Accounts for HomeAccounts {
-    async fn models(&self) -> Vec<ModelOption> {
+    async fn models(&self, lists: ModelLists) -> Vec<ModelOption> {
+        let mut catalogue = self.catalogue.cached().await;
+        if lists == ModelLists::Current && !catalogue.is_fresh {
+            let source = self.catalogue.clone();
+            // A provider that fails keeps its old list; `parlor models --all` shows the reason.
+            self.list_refresh.start(async move { drop(source.read(false).await) });
+            if !catalogue.is_complete {
+                self.list_refresh.wait().await;
+                catalogue = self.catalogue.cached().await;
+            }
+        }
         let mut usable = BTreeSet::new();
         for (name, model) in &self.config.models {
             if self.keys.credential(model).await.is_ok() {
                 usable.insert(name.as_str());
             }
         }
-        model_options::models(&self.config, |name| usable.contains(name))
+        let mut options = model_options::models(&self.config, |name| usable.contains(name));
+        let server_of = |model: &ModelConfig| server_key(&self.keys, model);
+        model_options::add_listed(&mut options, &self.config, &catalogue.lists, server_of);
+        options
     }
 
     async fn routes(&self, model: &str) -> Result<Vec<String>, String> {
@@ -134,7 +151,8 @@ impl Accounts for HomeAccounts {
         let name = service.to_owned();
         self.run_blocking(move |keys| keys.set_key(&name, key.map(|SecretText(key)| Secret::new(key))))
             .await?;
-        Ok(self.models().await.iter().filter(|option| option.provider == service).count())
+        self.list_refresh.reset();
+        Ok(self.models(ModelLists::Cached).await.iter().filter(|option| option.provider == service).count())
     }
 
     async fn log_in(
@@ -165,6 +183,7 @@ impl Accounts for HomeAccounts {
                     progress.send(step).await;
                 }
                 Some(LoginProgress::Completed(login)) => {
+                    self.list_refresh.reset();
                     let by_device = login.flow == LoginFlow::Device;
                     return Ok(CompletedLogin { by_device, account: login.account.map(login_account) });
                 }

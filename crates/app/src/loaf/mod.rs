@@ -4,6 +4,7 @@ mod accounts;
 mod model_options;
 mod preferences;
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,15 +14,17 @@ use std::time::Duration;
 use anyhow::Context;
 use parlor_doors::ToolDescription;
 use parlor_doors::loaf::{LoafMachine, ServerParams};
-use parlor_engine::OnDisconnect;
 use parlor_frontend::{Accounts, FrontendBackend};
 use parlor_log::{SystemClock, TimeOrderedIds};
-use parlor_vocab::ShutdownSignal;
+use parlor_model::LocalAgent;
+use parlor_vocab::{AgentId, ModelLists, ShutdownSignal};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::accounts::HomeAccounts;
 use crate::environment::Environment;
+use crate::hand_over;
 use crate::home::{self, Home};
+use crate::settings::{AgentKind, Config};
 
 /// The database in the state folder, which the door reports as the file of all chats.
 const CHATS: &str = "parlor.db";
@@ -58,19 +61,33 @@ pub(crate) fn serve(environment: &Environment) -> anyhow::Result<ExitCode> {
         // A client may set keys through the door, so there is an agent for each provider.
         let skills = environment.user_home.as_ref().map(|home| PathBuf::from(home).join(SKILLS));
         let home = Home::open(environment)?.with_all_providers().with_skill_folder(skills);
-        let sessions = Arc::new(home.sessions(environment)?);
+        let sessions = home.shared_sessions(environment)?;
         let folder = std::env::current_dir().context("the working folder does not exist any more")?;
         let accounts = Arc::new(HomeAccounts::new(&home, environment, folder.clone()));
         let server = server(&home, &accounts, environment, folder).await;
         let shutdown = shutdown_signal()?;
-        let backend = FrontendBackend::new(sessions, accounts, OnDisconnect::Stop).with_shutdown(shutdown);
+        let on_disconnect = home.config().when_owner_leaves;
+        let backend = FrontendBackend::new(Arc::clone(&sessions), accounts, on_disconnect);
+        let backend = backend.with_shutdown(shutdown);
+        let hand_over = hand_over::prepare(on_disconnect)?;
         parlor_process::unmap_startup_code();
         parlor_transport::serve_stdio(LoafMachine::new(server), backend).await?;
+        hand_over(&sessions).await;
         Ok(ExitCode::SUCCESS)
     });
     // Do not wait for tasks that block on a disk or a provider.
     runtime.shutdown_background();
     done
+}
+
+/// The initial state of the door in `folder`, for a machine that no client talks to.
+pub(crate) async fn server_params(
+    environment: &Environment,
+    folder: PathBuf,
+) -> anyhow::Result<ServerParams> {
+    let home = Home::open(environment)?.with_all_providers();
+    let accounts = HomeAccounts::new(&home, environment, folder.clone());
+    Ok(server(&home, &accounts, environment, folder).await)
 }
 
 /// Completes when a signal asks the program to end.
@@ -106,12 +123,20 @@ async fn server(
         user_home: environment.user_home.as_ref().map(PathBuf::from),
         chats_path: home.path().join(CHATS),
         preferences: preferences::read(home.path()),
-        models: accounts.models().await,
+        models: accounts.models(ModelLists::Cached).await,
         credentials: accounts.credentials().await,
         skill_count: skills.skills.len(),
         skill_folders: skills.folders,
+        agent_commands: agent_commands(home.config()),
         tools: tools.collect(),
         clock: Arc::clone(&clock) as _,
         ids: Arc::new(TimeOrderedIds::new(clock)),
     }
+}
+
+/// The commands of each agent that has some of its own: the local ones.
+fn agent_commands(config: &Config) -> HashMap<AgentId, Vec<String>> {
+    let local = config.agents.iter().filter(|(_, agent)| matches!(agent.kind, AgentKind::Local));
+    let commands = || LocalAgent::command_names().map(str::to_owned).collect();
+    local.filter_map(|(id, _)| Some((AgentId::parse(id).ok()?, commands()))).collect()
 }

@@ -3,9 +3,12 @@
 //! Clients of the door know a fixed set of providers. Models of OpenRouter are listed as `openrouter`; everything else is
 //! listed as `openai`, with the name of the real provider for display.
 
+use std::collections::HashSet;
+
 use parlor_model::provider::ProviderKind;
 use parlor_vocab::{AgentChoice, AgentId, ModelOption};
 
+use crate::models::ServerList;
 use crate::settings::models::ModelConfig;
 use crate::settings::{AgentConfig, AgentKind, Config};
 
@@ -46,8 +49,57 @@ pub(super) fn models(config: &Config, is_usable: impl Fn(&str) -> bool) -> Vec<M
     options
 }
 
+/// Adds the models that the servers list, by their providers' names. `server_of` returns the [`ServerList::server`] of a
+/// model.
+pub(super) fn add_listed(
+    options: &mut Vec<ModelOption>,
+    config: &Config,
+    lists: &[ServerList],
+    server_of: impl Fn(&ModelConfig) -> String,
+) {
+    let mut agents: Vec<(AgentId, &str, &ModelConfig)> = config
+        .agents
+        .iter()
+        .filter_map(|(id, agent)| match &agent.kind {
+            AgentKind::Model(settings) => {
+                let model = config.models.get(&settings.model)?;
+                Some((AgentId::parse(id).ok()?, id.as_str(), model))
+            }
+            AgentKind::Local | AgentKind::Script(_) => None,
+        })
+        .collect();
+    agents.sort_by_key(|(_, id, _)| *id != config.default_agent);
+    let Some((first_agent, ..)) = agents.first() else { return };
+    let mut listed: HashSet<(String, String)> =
+        options.iter().map(|option| (option.provider.clone(), option.id.clone())).collect();
+    for list in lists {
+        let is_here = |model: &ModelConfig| server_of(model) == list.server;
+        let own_agent = agents.iter().find(|(_, _, model)| is_here(model)).map(|(agent, ..)| agent);
+        let here: Vec<_> = config.models.iter().filter(|(_, model)| is_here(model)).collect();
+        for id in &list.ids {
+            let configured = here.iter().find(|(_, model)| model.model == *id);
+            let (agent, model) = match (configured, own_agent) {
+                // The configured model has a price.
+                (Some((name, _)), _) => (first_agent, (*name).clone()),
+                (None, Some(agent)) => (agent, id.clone()),
+                (None, None) => (first_agent, format!("{id}@{}", list.model)),
+            };
+            let choice = AgentChoice { agent: Some(agent.clone()), model: Some(model), reasoning: None };
+            let option = ModelOption {
+                context_window: None,
+                ..model_option(id, &ModelConfig::new(list.provider, id), choice)
+            };
+            if listed.insert((option.provider.clone(), option.id.clone())) {
+                options.push(option);
+            }
+        }
+    }
+}
+
 fn agent_option(config: &Config, id: &str, agent: &AgentConfig) -> Option<ModelOption> {
-    let choice = AgentChoice { agent: Some(AgentId::parse(id).ok()?), ..AgentChoice::default() };
+    // The name of the agent stands for its own model: without one, the model of an earlier choice would stay.
+    let choice =
+        AgentChoice { agent: Some(AgentId::parse(id).ok()?), model: Some(id.to_owned()), reasoning: None };
     let description = match &agent.kind {
         AgentKind::Local => "the built-in agent, which needs no model and no key: /help says what it can do",
         AgentKind::Script(_) => "an agent that performs a script",
@@ -115,8 +167,8 @@ model = "fast"
         assert_eq!(
             listed,
             [
-                ("main", "openai", Some("anthropic"), None),
-                ("local", "openai", Some("parlor"), None),
+                ("main", "openai", Some("anthropic"), Some("main")),
+                ("local", "openai", Some("parlor"), Some("local")),
                 ("fast", "openai", Some("anthropic"), Some("fast")),
                 ("routed", "openrouter", None, Some("routed")),
             ]

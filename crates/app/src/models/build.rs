@@ -9,6 +9,7 @@ use parlor_model::{DEFAULT_CONTEXT_WINDOW, INSTRUCTIONS_FILE, Limits, Model, Mod
 
 use crate::environment::Environment;
 use crate::home::{Home, tools};
+use crate::models::Keys;
 use crate::settings::models::{ModelAgentConfig, ModelConfig};
 
 /// The folder of skills in the state folder.
@@ -49,14 +50,6 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// The connection to the provider of a model.
-    pub(crate) fn connection(&self, model: &ModelConfig) -> AdvisedConnection {
-        let (keys, routing) = (self.home.keys(), Routing(model.routing.clone()));
-        let (url, key) = (keys.base_url(model), keys.source(model));
-        let connection = Connection::new(model.provider, url, Arc::clone(&key), routing);
-        AdvisedConnection::new(connection, model.provider, url, key)
-    }
-
     fn model(&self, name: &str) -> anyhow::Result<Model> {
         let Some(config) = self.home.config().models.get(name) else { bail!("there is no model {name:?}") };
         Ok(Model {
@@ -64,11 +57,12 @@ impl<'a> Builder<'a> {
             max_output: config.max_output.and_then(|tokens| u32::try_from(tokens).ok()),
             reasoning: config.reasoning,
             price: config.price,
-            ..Model::new(name, config.model.as_str(), Arc::new(self.connection(config)))
+            ..Model::new(name, config.model.as_str(), Arc::new(connection(self.home.keys(), config)))
         })
     }
 
-    fn user_folders(&self) -> UserFolders {
+    /// The folders with the user's own instructions and skills.
+    pub(crate) fn user_folders(&self) -> UserFolders {
         let home = self.environment.user_home.as_ref().map(PathBuf::from);
         let shared = home.as_ref().map(|home| home.join(SHARED_SKILLS));
         UserFolders {
@@ -82,4 +76,12 @@ impl<'a> Builder<'a> {
             state: Some(self.home.path().to_owned()),
         }
     }
+}
+
+/// The connection to the provider of a model.
+pub(super) fn connection(keys: &Keys, model: &ModelConfig) -> AdvisedConnection {
+    let routing = Routing(model.routing.clone());
+    let (url, key) = (keys.base_url(model), keys.source(model));
+    let connection = Connection::new(model.provider, url, Arc::clone(&key), routing);
+    AdvisedConnection::new(connection, model.provider, url, key)
 }

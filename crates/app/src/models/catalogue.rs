@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parlor_log::SystemClock;
-use parlor_model::provider::redacted_url;
+use parlor_model::provider::{ProviderKind, redacted_url};
 use parlor_vocab::Clock;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use super::Builder;
+use super::Keys;
+use super::build::connection;
 use crate::home::Home;
 use crate::settings::models::ModelConfig;
 
@@ -29,10 +30,33 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 
 /// The models of all providers that could be asked.
 #[derive(Default)]
-pub(super) struct Catalogue {
-    lists: Vec<(&'static str, Vec<String>)>,
+pub(crate) struct Catalogue {
+    /// One list for each server.
+    pub(crate) lists: Vec<ServerList>,
     /// One message for each provider that could not be asked.
-    errors: Vec<String>,
+    pub(crate) errors: Vec<String>,
+    /// Whether each server has a list, however old.
+    pub(crate) is_complete: bool,
+    /// Whether each server has a list that is not old.
+    pub(crate) is_fresh: bool,
+}
+
+/// The models of one server, by the names that the provider uses.
+pub(crate) struct ServerList {
+    /// The name of a configured model at this server.
+    pub(crate) model: String,
+    pub(crate) provider: ProviderKind,
+    /// See [`server_key`].
+    pub(crate) server: String,
+    pub(crate) ids: Vec<String>,
+}
+
+/// Where the lists come from.
+#[derive(Clone)]
+pub(crate) struct CatalogueSource {
+    pub(crate) state_folder: PathBuf,
+    pub(crate) models: BTreeMap<String, ModelConfig>,
+    pub(crate) keys: Keys,
 }
 
 /// The cache file: a list for each provider address, because several models share an address.
@@ -45,27 +69,41 @@ struct List {
     models: Vec<String>,
 }
 
-impl Catalogue {
+impl CatalogueSource {
+    pub(crate) fn new(home: &Home) -> Self {
+        let (models, keys) = (home.config().models.clone(), home.keys().clone());
+        Self { state_folder: home.path().to_owned(), models, keys }
+    }
+
+    /// The lists in the cache, however old. Asks no provider.
+    pub(crate) async fn cached(&self) -> Catalogue {
+        let (file, now) = (self.state_folder.join(FILE), SystemClock.now().0);
+        let cache = tokio::task::spawn_blocking(move || read(&file)).await.unwrap_or_default();
+        let mut catalogue = Catalogue { is_complete: true, is_fresh: true, ..Catalogue::default() };
+        for (name, model, server) in self.servers().await {
+            let list = cache.0.get(&server);
+            catalogue.is_complete &= list.is_some();
+            catalogue.is_fresh &= list.is_some_and(|list| is_fresh(list, now));
+            catalogue.lists.extend(list.map(|list| server_list(name, model, server, list.models.clone())));
+        }
+        catalogue
+    }
+
     /// Reads the cache, and asks the providers whose lists are old or missing; with `refresh`, all providers. Skips
     /// providers without a key.
-    pub(super) async fn read(home: &Home, builder: &Builder<'_>, refresh: bool) -> anyhow::Result<Self> {
-        let file = home.path().join(FILE);
+    pub(crate) async fn read(&self, refresh: bool) -> anyhow::Result<Catalogue> {
+        let file = self.state_folder.join(FILE);
         let (mut cache, now) = (read(&file), SystemClock.now().0);
-        let mut catalogue = Self::default();
-        let mut asked: BTreeMap<String, ()> = BTreeMap::new();
+        let mut catalogue = Catalogue::default();
         let mut changed = false;
-        for model in home.config().models.values() {
-            let address = cache_key(home, model);
-            if home.keys().credential(model).await.is_err() || asked.insert(address.clone(), ()).is_some() {
-                continue;
-            }
-            let fresh = cache.0.get(&address).filter(|list| !refresh && is_fresh(list, now)).cloned();
+        for (name, model, server) in self.servers().await {
+            let fresh = cache.0.get(&server).filter(|list| !refresh && is_fresh(list, now)).cloned();
             let list = match fresh {
                 Some(list) => list,
-                None => match timeout(ANSWER_WAIT, builder.connection(model).model_ids()).await {
+                None => match timeout(ANSWER_WAIT, connection(&self.keys, model).model_ids()).await {
                     Ok(Ok(models)) => {
                         let list = List { fetched_ms: now, models };
-                        cache.0.insert(address, list.clone());
+                        cache.0.insert(server.clone(), list.clone());
                         changed = true;
                         list
                     }
@@ -82,27 +120,37 @@ impl Catalogue {
                     }
                 },
             };
-            catalogue.lists.push((model.provider.name(), list.models));
+            catalogue.lists.push(server_list(name, model, server, list.models));
         }
         if changed {
-            write(home.path(), &file, &cache)?;
+            write(&self.state_folder, &file, &cache)?;
         }
+        catalogue.is_complete = catalogue.errors.is_empty();
+        catalogue.is_fresh = catalogue.is_complete;
         Ok(catalogue)
     }
 
-    /// The models of each provider, under the names that the provider uses.
-    pub(super) fn names(&self) -> impl Iterator<Item = (&'static str, &[String])> {
-        self.lists.iter().map(|(provider, names)| (*provider, names.as_slice()))
-    }
-
-    /// One message for each provider that could not be asked.
-    pub(super) fn errors(&self) -> &[String] {
-        &self.errors
+    /// The servers for which parlor has a key, or that need none, each with the name of its first model.
+    async fn servers(&self) -> Vec<(&str, &ModelConfig, String)> {
+        let mut servers: Vec<(&str, &ModelConfig, String)> = Vec::new();
+        for (name, model) in &self.models {
+            let server = server_key(&self.keys, model);
+            let is_known = servers.iter().any(|(_, _, known)| *known == server);
+            if !is_known && self.keys.credential(model).await.is_ok() {
+                servers.push((name, model, server));
+            }
+        }
+        servers
     }
 }
 
-fn cache_key(home: &Home, model: &ModelConfig) -> String {
-    let url = home.keys().base_url(model).unwrap_or(model.provider.base_url());
+fn server_list(name: &str, model: &ModelConfig, server: String, ids: Vec<String>) -> ServerList {
+    ServerList { model: name.to_owned(), provider: model.provider, server, ids }
+}
+
+/// The provider and the address of a model's server, without a password.
+pub(crate) fn server_key(keys: &Keys, model: &ModelConfig) -> String {
+    let url = keys.base_url(model).unwrap_or(model.provider.base_url());
     format!("{} {}", model.provider.name(), redacted_url(url))
 }
 

@@ -3,6 +3,7 @@
 mod build;
 mod catalogue;
 mod keys;
+mod refresh;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,8 +13,9 @@ use parlor_model::DEFAULT_CONTEXT_WINDOW;
 use serde::Serialize;
 
 pub(crate) use self::build::Builder;
-use self::catalogue::Catalogue;
+pub(crate) use self::catalogue::{CatalogueSource, ServerList, server_key};
 pub(crate) use self::keys::{Keys, ModelCredential, provider_credential_name};
+pub(crate) use self::refresh::ListRefresh;
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::json;
@@ -60,7 +62,6 @@ pub(crate) fn models(
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let home = Home::open(environment)?;
-    let builder = Builder::new(&home, environment);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let default = match home.config().agents.get(&home.config().default_agent).map(|agent| &agent.kind) {
         Some(AgentKind::Model(model_agent)) => Some(model_agent.model.as_str()),
@@ -84,9 +85,10 @@ pub(crate) fn models(
     if !options.all && !options.refresh {
         return Ok(ExitCode::SUCCESS);
     }
-    let catalogue = runtime.block_on(Catalogue::read(&home, &builder, options.refresh))?;
-    for (provider, names) in catalogue.names() {
-        for model in names {
+    let catalogue = runtime.block_on(CatalogueSource::new(&home).read(options.refresh))?;
+    for list in &catalogue.lists {
+        let provider = list.provider.name();
+        for model in &list.ids {
             let line = Line {
                 name: model,
                 provider,
@@ -100,10 +102,10 @@ pub(crate) fn models(
             write(&line, options, out)?;
         }
     }
-    for error in catalogue.errors() {
+    for error in &catalogue.errors {
         eprintln!("parlor: {error}");
     }
-    Ok(if catalogue.errors().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if catalogue.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn write(line: &Line<'_>, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -79,6 +79,18 @@ pub(super) fn check_token(address: SocketAddr, token: &Token) -> anyhow::Result<
     Ok(())
 }
 
+/// Checks that a proxy, which lets other machines in, does not do so with a token that can be guessed.
+pub(super) fn check_proxied_token(has_proxies: bool, token: &Token) -> anyhow::Result<()> {
+    if has_proxies && !token.is_strong() {
+        bail!(
+            "trusted_proxies in [channels.supr] lets other machines in, and the token is too short to keep strangers \
+             out: use a token of at least {STRONG_TOKEN_CHARS} random characters, or none at all in parlor.toml, to \
+             have one made"
+        );
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +136,8 @@ mod tests {
         let (weak, strong) = (Token::parse("secret").unwrap(), Token::parse(&"x".repeat(22)).unwrap());
         assert!(check_token(local, &weak).is_ok() && check_token(remote, &strong).is_ok());
         assert!(check_token(remote, &weak).unwrap_err().to_string().contains("22 random characters"));
+        assert!(check_proxied_token(false, &weak).is_ok() && check_proxied_token(true, &strong).is_ok());
+        let error = check_proxied_token(true, &weak).unwrap_err().to_string();
+        assert!(error.contains("trusted_proxies") && error.contains("22 random characters"), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! The lock of a state folder, which only one server can hold, and the file with the addresses of its doors.
+//! The lock of a state folder, which only one server can hold, and `serve.json`, the file with the addresses of its
+//! doors.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};

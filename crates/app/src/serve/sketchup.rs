@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,17 +24,24 @@ pub(super) const UPSTREAM_HELLO_WAIT: Duration = Duration::from_secs(15);
 /// How long SketchUp may take for one call.
 pub(super) const UPSTREAM_CALL_WAIT: Duration = Duration::from_secs(600);
 
+/// How long SketchUp may take to answer a ping, from the connection to the answer. Clients wait 15 s for it.
+pub(super) const UPSTREAM_PING_WAIT: Duration = Duration::from_secs(5);
+
 /// The SketchUp at an address.
 pub(super) struct UpstreamClient {
     address: String,
     console: Option<String>,
     token: Option<String>,
+    /// Locked by each connection: SketchUp serves one at a time, and one that waits stalls its window.
+    turn: Mutex<()>,
+    /// Whether SketchUp runs a call now. Until it is done, SketchUp answers nothing else.
+    is_calling: AtomicBool,
 }
 
 impl UpstreamClient {
     /// The SketchUp at `address`, a host and a port, which requires `token`. Does not forward consoles.
     pub(super) fn new(address: String, token: Option<String>) -> Self {
-        Self { address, console: None, token }
+        Self { address, console: None, token, turn: Mutex::default(), is_calling: AtomicBool::new(false) }
     }
 
     /// Forwards consoles to the one at `address`.
@@ -43,8 +51,54 @@ impl UpstreamClient {
     }
 
     async fn call_once(&self, caller: &Caller, call: &[u8]) -> Result<String, UpstreamError> {
+        let _turn = self.turn.lock().await;
+        let mut connection = self.connect(caller).await?;
+        let _calling = Calling::begin(&self.is_calling);
+        connection.call(call).await
+    }
+
+    async fn connect(&self, caller: &Caller) -> Result<Connection, UpstreamError> {
         let hello = upstream::hello(caller, self.token.as_deref(), u64::from(std::process::id()));
-        Connection::open(&self.address, &hello).await?.call(call).await
+        Connection::open(&self.address, &hello).await
+    }
+
+    /// Asks SketchUp whether it is running. Does not wait for a call that runs there.
+    async fn ping(&self, caller: &Caller, call: &[u8]) -> Result<String, UpstreamError> {
+        let is_busy = || self.is_calling.load(Ordering::Relaxed);
+        if is_busy() {
+            return Err(UpstreamError::Busy);
+        }
+        let ping = async {
+            let _turn = self.turn.lock().await;
+            self.connect(caller).await?.call(call).await
+        };
+        match timeout(UPSTREAM_PING_WAIT, ping).await {
+            Ok(Err(UpstreamError::Unanswered { reason })) => Err(UpstreamError::Unreachable { reason }),
+            Ok(answered) => answered,
+            // A call began before the ping had its turn.
+            Err(_) if is_busy() => Err(UpstreamError::Busy),
+            Err(_) => {
+                let (address, limit) = (&self.address, UPSTREAM_PING_WAIT.as_secs());
+                let reason = format!("no answer from {address} within {limit} s");
+                Err(UpstreamError::Unreachable { reason })
+            }
+        }
+    }
+}
+
+/// Marks that SketchUp runs a call, until it is dropped.
+struct Calling<'a>(&'a AtomicBool);
+
+impl<'a> Calling<'a> {
+    fn begin(is_calling: &'a AtomicBool) -> Self {
+        is_calling.store(true, Ordering::Relaxed);
+        Self(is_calling)
+    }
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -52,6 +106,9 @@ impl UpstreamClient {
 impl Upstream for UpstreamClient {
     async fn run_job(&self, caller: &Caller, job: &RubyJob) -> Result<String, UpstreamError> {
         let call = encode(job)?;
+        if *job == RubyJob::PingUpstream {
+            return self.ping(caller, &call).await;
+        }
         match self.call_once(caller, &call).await {
             // SketchUp read half of the line and did nothing, so the call can be repeated.
             Err(failure) if upstream::was_misread(&failure) => self.call_once(caller, &call).await,
@@ -133,6 +190,7 @@ impl Connection {
             Err(UpstreamError::Unreachable { reason } | UpstreamError::Unanswered { reason }) => {
                 Err(unreachable(reason))
             }
+            Err(UpstreamError::Busy) => Err(UpstreamError::Busy),
         }
     }
 

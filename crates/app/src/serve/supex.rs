@@ -1,4 +1,5 @@
-//! The two Supex doors, the bridge and the REPL: opens them, builds their backend, and serves them.
+//! The two Supex doors, the bridge and the REPL: opens them (with their default ports), builds their backend, and serves
+//! them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, Local};
-use parlor_doors::supex::{BridgeMachine, HelloToken, ReplMachine, redact_token};
-use parlor_log::{SystemClock, TimeOrderedIds};
+use parlor_doors::supex::{AttachInfo, BridgeMachine, HelloToken, ReplMachine, redact_token};
+use parlor_log::{SystemClock, TimeOrderedIds, random_u128};
 use parlor_ruby::{
     AllowedRoots, EvaluateAt, RubyBackend, RubyBackendConfig, RubyConnection, RubySettings, ToolRunner,
     Upstream,
 };
 use parlor_tools::{Policy, ShellTool, ToolContext, Toolbox, ToolboxRunner};
 use parlor_transport::{
-    AllowLocal, ConnectedPeer, FrameMemory, Listeners, Service, TracedMachine, serve_tcp,
+    AllowLocal, ConnectedPeer, FrameMemory, HangUpProbe, Listeners, Service, TracedMachine, serve_tcp,
 };
 use parlor_vocab::{IdSource, Timestamp};
 use parlor_web::TokenStore;
@@ -268,12 +269,12 @@ impl Doors {
         let instance: Arc<str> = TimeOrderedIds::new(Arc::new(SystemClock)).next().to_string().into();
         let bridge = async {
             let Some((listeners, _)) = bridge else { return };
-            let make = |peer: &ConnectedPeer| {
-                let machine =
-                    BridgeMachine::new(access.token_for(peer), Arc::clone(&instance), Instant::now());
+            let make = |peer: &ConnectedPeer, probe: HangUpProbe| {
+                let attach = AttachInfo::new(Arc::clone(&instance), format!("{:032x}", random_u128()));
+                let machine = BridgeMachine::new(access.token_for(peer), attach, Instant::now());
                 service(
                     TracedMachine::new(machine, "supex", show),
-                    backend.connect(),
+                    backend.connect(Box::new(move || probe.has_hung_up())),
                     response_delay,
                     &memory,
                 )
@@ -282,7 +283,7 @@ impl Doors {
         };
         let repl = async {
             let Some((listeners, _)) = repl else { return };
-            let make = |peer: &ConnectedPeer| {
+            let make = |peer: &ConnectedPeer, probe: HangUpProbe| {
                 let machine = ReplMachine::new(access.token_for(peer));
                 let machine = match peer.user().is_owner() {
                     true => machine,
@@ -290,7 +291,7 @@ impl Doors {
                 };
                 service(
                     TracedMachine::new(machine, "supex-repl", show),
-                    backend.connect(),
+                    backend.connect(Box::new(move || probe.has_hung_up())),
                     response_delay,
                     &memory,
                 )

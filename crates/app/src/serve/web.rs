@@ -7,11 +7,12 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use parlor_engine::Sessions;
 use parlor_log::SystemClock;
-use parlor_transport::{AllowLocal, FrameMemory, Listeners};
+use parlor_model::{SkillText, UserFolders, read_skills};
+use parlor_transport::{AllowLocal, FrameMemory, Listeners, remove_stale_sockets};
 use parlor_vocab::Clock;
 use parlor_web::{
-    Fetcher, LogMetrics, Metrics, OneTimeLink, PAGE, ProcessApi, Readiness, TokenStore, WebDeps, WebLimits,
-    WebSettings, serve_web, system_random,
+    Fetcher, ListSkills, LogMetrics, Metrics, OneTimeLink, PAGE, ProcessApi, Readiness, SkillInfo,
+    TokenStore, WebDeps, WebLimits, WebSettings, serve_web, system_random,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,8 @@ use super::address;
 use super::catalog::model_catalog;
 use crate::environment::{Environment, SuprVariables};
 use crate::home::Home;
+use crate::models::Builder;
+use crate::peer_door::PeerDoor;
 use crate::sessions::checked_title;
 use crate::settings::supr::SuprConfig;
 
@@ -72,13 +75,15 @@ pub(super) async fn open(
 ) -> anyhow::Result<WebDoor> {
     let Plan { listen, config } = plan;
     address::check_token(listen, &tokens.now().token)?;
+    address::check_proxied_token(!config.trusted_proxies.is_empty(), &tokens.now().token)?;
     let listeners = bind(listen)?;
     let address = listeners.local_addr()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::default());
     metrics.started.set(clock.now().0 as f64 / 1000.0);
     let mut readiness = None;
-    let sessions = home.sessions_for_server(environment, |log| {
+    let door = PeerDoor::open(home.path(), home.config().joins_sessions);
+    let sessions = home.sessions_for_server(environment, &door, |log| {
         let readiness = readiness.insert(Readiness::new(Arc::clone(&log), home.path()));
         Arc::new(LogMetrics::new(Arc::clone(&metrics), Arc::clone(readiness)).observe(log))
     })?;
@@ -91,8 +96,16 @@ pub(super) async fn open(
              before they are pinged"
         );
     }
+    for origin in config.allow_origins.iter().filter(|origin| !is_origin(origin)) {
+        tracing::warn!(
+            origin,
+            "allow_origins in [channels.supr] has what no browser sends: an origin is http://HOST or https://HOST, \
+             with :PORT unless it is 80 or 443, in lower case and without a path"
+        );
+    }
     let fetch = Fetcher::new(config.allow_private_urls).with_memory(memory.clone());
     let folder = std::env::current_dir().context("the working folder is gone")?;
+    remove_stale_sockets(home.path()).await;
     let processes = ProcessApi::new(
         folder.clone(),
         home.command_environment(environment),
@@ -104,14 +117,18 @@ pub(super) async fn open(
     if let Some(link) = &one_time_link {
         home.redaction().learner()(link.code());
     }
+    let skills = skills(Builder::new(home, environment).user_folders(), folder.clone());
+    let sessions = Arc::new(sessions.with_fetch(Arc::new(fetch)));
+    door.serve(&sessions);
     let deps = WebDeps {
         settings: settings(config, home.config().allow_local, folder),
         tokens: Arc::clone(tokens),
         one_time_link,
-        sessions: Arc::new(sessions.with_fetch(Arc::new(fetch))),
+        sessions,
         readiness,
         check_title: |title| checked_title(title).map_err(|error| error.to_string()),
         catalog: model_catalog(home, environment),
+        skills,
         processes: Arc::new(processes),
         metrics,
         memory: memory.clone(),
@@ -122,10 +139,29 @@ pub(super) async fn open(
     Ok(WebDoor { listeners, address, deps })
 }
 
+/// Lists the skills that agents have in `folder`.
+fn skills(user: UserFolders, folder: PathBuf) -> ListSkills {
+    let info = |SkillText { name, description, file, text, in_project }| SkillInfo {
+        name,
+        description,
+        file,
+        text,
+        is_of_project: in_project,
+    };
+    Arc::new(move || read_skills(&user, &folder).into_iter().map(info).collect())
+}
+
 /// Whether clients may send messages and start terminals, or only read.
 fn may_send(allow_from: &[String]) -> bool {
     let is_user = |who: &String| who == USER || who.eq_ignore_ascii_case(CANONICAL_USER);
     allow_from.is_empty() || allow_from.iter().any(is_user)
+}
+
+/// Whether a browser can send this as the origin of a page. Of the addresses of pages, only those with a host count.
+fn is_origin(text: &str) -> bool {
+    let has_host = |rest: &str| !rest.is_empty() && !rest.contains(['/', '?', '#', '@']);
+    let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    text == "*" || is_lower && text.split_once("://").is_some_and(|(_, rest)| has_host(rest))
 }
 
 fn bind(address: SocketAddr) -> anyhow::Result<Listeners> {
@@ -147,6 +183,7 @@ fn settings(config: SuprConfig, allow_local: AllowLocal, folder: PathBuf) -> Web
         allow_token_query: config.allow_token_query,
         max_connections: config.max_connections,
         allow_hosts: config.allow_hosts,
+        trusted_proxies: config.trusted_proxies,
         allow_local,
         may_send: may_send(&config.allow_from),
         keepalive: config.keepalive,
@@ -229,6 +266,16 @@ mod tests {
         assert_eq!(plan_of(None, Some("127.0.0.1:7"), Some("::1"), None), "[::1]:7");
         assert_eq!(plan_of(None, None, Some("0.0.0.0"), Some("8")), "0.0.0.0:8");
         assert_eq!(plan_of(Some(":0"), Some("127.0.0.1:7"), Some("::1"), Some("8")), "127.0.0.1:0");
+    }
+
+    #[test]
+    fn an_origin_has_a_scheme_and_a_host_and_no_path() {
+        for origin in ["*", "https://chat.example", "http://localhost:5173", "tauri://localhost"] {
+            assert!(is_origin(origin), "{origin}");
+        }
+        for other in ["chat.example", "https://", "https://chat.example/", "https://Chat.example", ""] {
+            assert!(!is_origin(other), "{other}");
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Finds the session that a command-line argument names: by its full id, or by a prefix that no other session shares.
 
 use anyhow::bail;
-use parlor_engine::Sessions;
+use parlor_engine::{Sessions, is_visible};
 use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
-use parlor_vocab::{MAX_ID_BYTES, SessionId, SessionRefusal};
+use parlor_vocab::{SessionId, SessionRefusal};
 
 use crate::text::truncate;
 use crate::time::minute;
@@ -59,7 +59,7 @@ pub(crate) async fn pick_session(sessions: &Sessions, text: &str) -> anyhow::Res
 
 /// The start of a generated id, which people can use in place of the full id. Other ids are truncated.
 pub(crate) fn short_id(id: &SessionId) -> String {
-    let id = truncate(id.as_str(), GENERATED_ID_CHARS);
+    let id = truncate(&full_id(id), GENERATED_ID_CHARS);
     if id.chars().count() == GENERATED_ID_CHARS && id.is_ascii() {
         id.chars().take(SHORT_ID_CHARS).collect()
     } else {
@@ -67,9 +67,28 @@ pub(crate) fn short_id(id: &SessionId) -> String {
     }
 }
 
-/// The full id on one line, safe to print: a client may have chosen an id with control characters.
+/// The full id, safe to print. A client may have chosen an id with spaces or control characters: it is written as
+/// `$'…'` with escapes, which bash and zsh read as the id.
 pub(crate) fn full_id(id: &SessionId) -> String {
-    truncate(id.as_str(), MAX_ID_BYTES)
+    let is_plain =
+        |letter: char| is_visible(letter) && !letter.is_whitespace() && !matches!(letter, '\'' | '"' | '\\');
+    if id.as_str().chars().all(is_plain) {
+        return id.to_string();
+    }
+    let mut quoted = String::from("$'");
+    for letter in id.as_str().chars() {
+        match letter {
+            '\'' | '\\' => quoted.extend(['\\', letter]),
+            ' ' => quoted.push(letter),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            _ if is_visible(letter) && !letter.is_whitespace() => quoted.push(letter),
+            '\0'..='\x7f' => quoted.push_str(&format!("\\x{:02x}", u32::from(letter))),
+            // All eight digits, since a letter that follows could be taken for another digit.
+            _ => quoted.push_str(&format!("\\U{:08x}", u32::from(letter))),
+        }
+    }
+    quoted + "'"
 }
 
 fn ambiguous(text: &str, found: &[SessionRecord], more: usize) -> String {
@@ -89,6 +108,21 @@ fn ambiguous(text: &str, found: &[SessionRecord], more: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_is_printed_so_that_a_shell_reads_it_back() {
+        let printed = |id: &str| full_id(&SessionId::parse(id).unwrap());
+        assert_eq!(printed("größe-1_$x"), "größe-1_$x");
+        for (id, expected) in [
+            ("esc\x1b[31mred\x07", r"$'esc\x1b[31mred\x07'"),
+            ("new\nline\tend\r", r"$'new\nline\tend\x0d'"),
+            (" it's \\", r"$' it\'s \\'"),
+            ("a\u{202e}b\u{9b}c\u{2028}\x7f", r"$'a\U0000202eb\U0000009bc\U00002028\x7f'"),
+        ] {
+            assert_eq!(printed(id), expected);
+        }
+        assert_eq!(short_id(&SessionId::parse("a\u{202e}b").unwrap()), r"$'a\U0000202eb'");
+    }
 
     #[test]
     fn a_long_list_of_candidates_is_truncated_and_counted() {

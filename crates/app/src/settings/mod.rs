@@ -21,6 +21,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use parlor_engine::OnDisconnect;
 use parlor_model::provider::ProviderKind;
 use parlor_transport::AllowLocal;
 
@@ -62,6 +63,10 @@ pub(crate) struct Config {
     pub(crate) keyring: bool,
     /// Which local users need no token for the doors of a server.
     pub(crate) allow_local: AllowLocal,
+    /// Whether processes join each other's sessions.
+    pub(crate) joins_sessions: bool,
+    /// What a stdio door does with the sessions of its process when its client leaves.
+    pub(crate) when_owner_leaves: OnDisconnect,
     /// How many bytes of large frames all connections together may hold; `None` means no limit.
     pub(crate) max_frame_memory: Option<u64>,
     /// The settings of the Supex doors.
@@ -115,6 +120,8 @@ impl Default for Config {
             retention: RetentionConfig { days: Some(90), max_size: Some(10 << 30) },
             keyring: true,
             allow_local: AllowLocal::default(),
+            joins_sessions: true,
+            when_owner_leaves: OnDisconnect::Stop,
             max_frame_memory: Some(parlor_transport::DEFAULT_FRAME_MEMORY as u64),
             supex: SupexConfig::default(),
             supr: SuprConfig::default(),
@@ -181,6 +188,12 @@ impl Config {
                 (["secrets", "keyring"], Value::Flag(is_used)) => config.keyring = is_used,
                 (["serve", "allow_local"], Value::Text(word)) => {
                     config.allow_local = if word == "token" { AllowLocal::Token } else { AllowLocal::User };
+                }
+                (["sessions", "join"], Value::Flag(joins)) => config.joins_sessions = joins,
+                (["sessions", "when_owner_leaves"], Value::Text(word)) => {
+                    let hands_over = word == "hand-over";
+                    config.when_owner_leaves =
+                        if hands_over { OnDisconnect::HandOver } else { OnDisconnect::Stop };
                 }
                 (path, _) => unreachable!("no code handles the setting {path:?}"),
             }

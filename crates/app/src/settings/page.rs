@@ -99,6 +99,7 @@ token = \"letters-and-digits-22-or-more\"
 allow_token_query = false
 allow_origins = [\"http://localhost:5173\"]
 allow_hosts = [\"chat.example.org\"]
+trusted_proxies = [\"127.0.0.1\"]
 allow_from = [\"supr:supr-user\"]
 allow_private_urls = false
 ping_interval = 30
@@ -116,6 +117,10 @@ keyring = true
 [serve]
 allow_local = \"user\"
 max_frame_memory = \"256MiB\"
+
+[sessions]
+join = true
+when_owner_leaves = \"stop\"
 
 [tools]
 environment = [\"SSH_AUTH_SOCK\", \"AWS_*\"]

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
+use parlor_engine::OnDisconnect;
 use parlor_transport::AllowLocal;
 
 use super::auth::LoginConfig;
@@ -95,6 +96,11 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
         "serve.allow_local" => single(match config.allow_local {
             AllowLocal::User => "\"user\"".to_owned(),
             AllowLocal::Token => "\"token\"".to_owned(),
+        }),
+        "sessions.join" => single(config.joins_sessions.to_string()),
+        "sessions.when_owner_leaves" => single(match config.when_owner_leaves {
+            OnDisconnect::HandOver => "\"hand-over\"".to_owned(),
+            OnDisconnect::Stop | OnDisconnect::Keep => "\"stop\"".to_owned(),
         }),
         "serve.max_frame_memory" => {
             single(format!("{:?}", config.max_frame_memory.map_or(UNLIMITED.to_owned(), size::exact)))

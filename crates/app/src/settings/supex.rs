@@ -36,7 +36,7 @@ impl Default for SupexConfig {
             repl_listen: None,
             token: None,
             allowed_roots: None,
-            eval_timeout: Duration::from_secs(60),
+            eval_timeout: parlor_ruby::TIME_LIMIT,
             memory_limit: Some(parlor_ruby::MEMORY_LIMIT),
             upstream: None,
             upstream_token: None,

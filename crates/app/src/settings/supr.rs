@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use parlor_transport::Keepalive;
-use parlor_web::{Token, TokenError};
+use parlor_web::{ProxyNetwork, Token};
 
 use super::read::Value;
 use crate::environment::SuprVariables;
@@ -26,17 +26,19 @@ pub(crate) struct SuprConfig {
     pub(crate) token: Option<Token>,
     /// Whether clients may send the token in the query of the URL.
     pub(crate) allow_token_query: bool,
-    /// The `Origin` headers that may open a socket; empty allows all.
+    /// The origins whose pages may open a socket and use the API; empty allows all to open a socket.
     pub(crate) allow_origins: Vec<String>,
     /// Host names of this server, beside its addresses and `localhost`.
     pub(crate) allow_hosts: Vec<String>,
+    /// The proxies whose headers about the original request are believed.
+    pub(crate) trusted_proxies: Vec<ProxyNetwork>,
     /// The senders whose messages are accepted; empty accepts all.
     pub(crate) allow_from: Vec<String>,
     /// Whether parlor may fetch files from this machine and from private networks.
     pub(crate) allow_private_urls: bool,
     /// The ping interval and timeouts of a connection.
     pub(crate) keepalive: Keepalive,
-    /// The largest number of WebSocket clients at a time.
+    /// The largest number of WebSocket clients and event streams at a time.
     pub(crate) max_connections: usize,
 }
 
@@ -49,6 +51,7 @@ impl Default for SuprConfig {
             allow_token_query: false,
             allow_origins: Vec::new(),
             allow_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
             allow_from: Vec::new(),
             allow_private_urls: false,
             keepalive: Keepalive {
@@ -95,7 +98,7 @@ impl SuprConfig {
         Ok(config)
     }
 
-    pub(super) fn set(&mut self, member: &str, value: Value) -> Result<(), TokenError> {
+    pub(super) fn set(&mut self, member: &str, value: Value) -> Result<(), String> {
         // An empty text counts as unset, as an empty environment variable does.
         let text = |text: String| Some(text).filter(|text| !text.is_empty());
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
@@ -103,11 +106,16 @@ impl SuprConfig {
             ("enabled", Value::Flag(enabled)) => self.is_enabled = enabled,
             ("listen", Value::Text(address)) => self.listen = text(address),
             ("token", Value::Text(token)) => {
-                self.token = text(token).as_deref().map(Token::parse).transpose()?;
+                let token = text(token).as_deref().map(Token::parse).transpose();
+                self.token = token.map_err(|error| error.to_string())?;
             }
             ("allow_token_query", Value::Flag(allowed)) => self.allow_token_query = allowed,
             ("allow_origins", Value::List(origins)) => self.allow_origins = origins,
             ("allow_hosts", Value::List(hosts)) => self.allow_hosts = hosts,
+            ("trusted_proxies", Value::List(proxies)) => {
+                let proxies: Result<_, _> = proxies.iter().map(|text| ProxyNetwork::parse(text)).collect();
+                self.trusted_proxies = proxies.map_err(|error| error.to_string())?;
+            }
             ("allow_from", Value::List(senders)) => self.allow_from = senders,
             ("allow_private_urls", Value::Flag(allowed)) => self.allow_private_urls = allowed,
             ("ping_interval", Value::UpTo(given)) => {
@@ -137,6 +145,10 @@ impl SuprConfig {
             "allow_token_query" => Some(self.allow_token_query.to_string()),
             "allow_origins" => Some(format!("{:?}", self.allow_origins)),
             "allow_hosts" => Some(format!("{:?}", self.allow_hosts)),
+            "trusted_proxies" => {
+                let proxies = self.trusted_proxies.iter().map(ToString::to_string);
+                Some(format!("{:?}", proxies.collect::<Vec<_>>()))
+            }
             "allow_from" => Some(format!("{:?}", self.allow_from)),
             "allow_private_urls" => Some(self.allow_private_urls.to_string()),
             "ping_interval" => seconds(self.keepalive.ping_interval),
@@ -185,6 +197,19 @@ mod tests {
         let message =
             format!("{:#}", wrong(SuprVariables { token: Some("a b".to_owned()), ..Default::default() }));
         assert!(message.contains("SUPR_TOKEN") && !message.contains("a b"), "{message}");
+    }
+
+    #[test]
+    fn trusted_proxies_are_addresses_and_networks() {
+        let config = parse("trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\", \"::1\"]").unwrap();
+        let shown = config.value("trusted_proxies").unwrap();
+        assert_eq!(shown, r#"["127.0.0.1", "10.0.0.0/8", "::1"]"#);
+        let error = parse("trusted_proxies = [\"127.0.0.1\", \"proxy.lan\"]").unwrap_err();
+        assert_eq!(
+            error,
+            "line 2: channels.supr.trusted_proxies: \"proxy.lan\" is neither an address such as \"127.0.0.1\" \
+             nor a network such as \"10.0.0.0/8\""
+        );
     }
 
     #[test]

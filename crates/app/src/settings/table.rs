@@ -276,13 +276,19 @@ pub(crate) const SETTINGS: &[Setting] = &[
         name: "channels.supr.allow_origins",
         kind: Kind::List,
         default: "`[]`: all",
-        doc: "The `Origin` headers that may open a WebSocket, such as `\"http://localhost:5173\"`, or `\"*\"`. If the list is not empty, clients without that header are refused.",
+        doc: "The origins of other pages, such as `\"http://localhost:5173\"`, that may open a WebSocket and use the API like parlor's own page; see `docs/proxy.md`. `\"*\"` lets every page open a WebSocket, with the token, and opens no API. If the list is not empty, a WebSocket of another page, or of a client without the header `Origin`, is refused.",
     },
     Setting {
         name: "channels.supr.allow_hosts",
         kind: Kind::List,
         default: "`[]`",
         doc: "The host names of this server, in addition to its addresses and `localhost`. Requests with another `Host` header are refused.",
+    },
+    Setting {
+        name: "channels.supr.trusted_proxies",
+        kind: Kind::List,
+        default: "`[]`",
+        doc: "The addresses and networks of reverse proxies, such as `\"127.0.0.1\"` or `\"10.0.0.0/8\"`, whose `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` parlor believes; see `docs/proxy.md`. Their clients need the token, or a cookie that they get for it.",
     },
     Setting {
         name: "channels.supr.allow_from",
@@ -318,7 +324,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         name: "channels.supr.max_connections",
         kind: Kind::UpTo(MAX_SOCKETS),
         default: "`100`",
-        doc: "The largest number of WebSocket clients at a time.",
+        doc: "The largest number of WebSocket clients and event streams at a time.",
     },
     Setting {
         name: "default_models.anthropic",
@@ -447,6 +453,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
         doc: "The memory that `parlor serve` uses for large messages of all connections together, in addition to 64 KiB per connection. When it is used up, large messages wait. Values below 1 MiB count as 1 MiB. It also limits the size of one message.",
     },
     Setting {
+        name: "sessions.join",
+        kind: Kind::Flag,
+        default: "`true`",
+        doc: "Whether a client may join a session that another process has open ([sharing.md](sharing.md)). If `false`, this process refuses such a session and does not serve its own to others.",
+    },
+    Setting {
+        name: "sessions.when_owner_leaves",
+        kind: Kind::OneOf(&["stop", "hand-over"]),
+        default: "`\"stop\"`",
+        doc: "What the process of a front end or bridge does when its parent closes stdin while others use its sessions ([sharing.md](sharing.md)). `\"stop\"`: it stops their runs, as it does without others. `\"hand-over\"`: it stays until these runs have ended; then the others take the sessions over.",
+    },
+    Setting {
         name: "spending.session",
         kind: Kind::Budget,
         default: "`\"unlimited\"`",
@@ -529,6 +547,7 @@ mod tests {
             "retention",
             "secrets",
             "serve",
+            "sessions",
             "spending",
             "tools",
         ];

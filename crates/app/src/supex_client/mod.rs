@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use parlor_client::supex::{Driver, DriverError, MAX_REQUEST_BYTES, SupexAnswer};
+use parlor_client::supex::{Driver, DriverError, MAX_REQUEST_BYTES, Pong, SupexAnswer};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -102,7 +102,12 @@ pub(crate) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &options.command {
         SupexCommand::Status { json } => match runtime.block_on(fetch_status(&driver)) {
-            Ok(status) => status.print(out, *json)?,
+            Ok(status) => {
+                status.print(out, *json)?;
+                if status.sketchup == SketchUpState::Unreachable {
+                    return Ok(ExitCode::FAILURE);
+                }
+            }
             Err(error) => return output::print_error(&error, console),
         },
         SupexCommand::Eval { code, json } => {
@@ -113,7 +118,12 @@ pub(crate) fn run(
                 Err(error) => return output::print_error(&error, console),
             };
             if !*json && answer.failure().is_none() {
-                output::print_value(out, &evaluated_value(&answer)?, console)?;
+                let Evaluated { result, restarted } = evaluated_value(&answer)?;
+                let (value, notice) = split_notice(&result, restarted.as_deref());
+                output::print_value(out, value, console)?;
+                if let Some(notice) = notice {
+                    eprintln!("{}", output::sanitized(notice));
+                }
             } else {
                 return print_result(out, "eval_ruby", &answer, console);
             }
@@ -148,15 +158,23 @@ fn print_result(
     }
 }
 
-/// The value of the last expression, from the result of `eval_ruby`.
-fn evaluated_value(answer: &SupexAnswer) -> anyhow::Result<String> {
-    #[derive(serde::Deserialize)]
-    struct Evaluation {
-        result: String,
-    }
-    let evaluation: Evaluation =
-        answer.decode().with_context(|| format!("the bridge sent a result without a value: {answer}"))?;
-    Ok(evaluation.result)
+/// The result of `eval_ruby`.
+#[derive(serde::Deserialize)]
+struct Evaluated {
+    /// The value of the last expression.
+    result: String,
+    /// The notice at the end of `result` that Ruby was restarted, if it was.
+    restarted: Option<String>,
+}
+
+fn evaluated_value(answer: &SupexAnswer) -> anyhow::Result<Evaluated> {
+    answer.decode().with_context(|| format!("the bridge sent a result without a value: {answer}"))
+}
+
+/// Separates a value from the notice at its end, which is no part of it.
+fn split_notice<'a>(result: &'a str, notice: Option<&'a str>) -> (&'a str, Option<&'a str>) {
+    let value = notice.and_then(|notice| result.strip_suffix(notice)?.strip_suffix('\n'));
+    (value.unwrap_or(result), notice)
 }
 
 /// What `parlor supex status` prints.
@@ -165,21 +183,55 @@ struct Status {
     address: String,
     server: String,
     version: Option<String>,
+    sketchup: SketchUpState,
     sketchup_version: Option<String>,
+    /// Why SketchUp cannot be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sketchup_error: Option<String>,
     attach: bool,
     latency_ms: f64,
+}
+
+/// The SketchUp that carries out calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum SketchUpState {
+    /// There is none: the server evaluates Ruby by itself.
+    None,
+    /// The server runs in it, or forwards calls to it.
+    Running,
+    /// The server forwards calls to it, and it runs one now.
+    Busy,
+    /// The server forwards calls to it, and it cannot be reached.
+    Unreachable,
 }
 
 async fn fetch_status(driver: &Driver) -> Result<Status, DriverError> {
     let server = driver.server().await?;
     let sent_at = Instant::now();
-    let pong = driver.ping().await?;
+    let (pong, sketchup_error) = match driver.ping().await {
+        Ok(pong) => (pong, None),
+        // The server itself answers.
+        Err(DriverError::Remote { message, data, .. }) if data["upstream"] == "unreachable" => {
+            (Pong { version: None, sketchup_version: None, upstream: None }, Some(message))
+        }
+        Err(error) => return Err(error),
+    };
     let latency_ms = sent_at.elapsed().as_secs_f64() * 1000.0;
+    let sketchup = match pong.upstream.as_deref() {
+        _ if sketchup_error.is_some() => SketchUpState::Unreachable,
+        Some("busy") => SketchUpState::Busy,
+        Some(_) => SketchUpState::Running,
+        None if pong.sketchup_version.is_some() => SketchUpState::Running,
+        None => SketchUpState::None,
+    };
     Ok(Status {
         address: driver.address().to_owned(),
         server: server.name,
         version: pong.version.or(Some(server.version).filter(|version| !version.is_empty())),
+        sketchup,
         sketchup_version: pong.sketchup_version,
+        sketchup_error,
         attach: server.attach,
         latency_ms,
     })
@@ -195,7 +247,16 @@ impl Status {
         writeln!(out, "address   {}", self.address)?;
         writeln!(out, "server    {}", output::sanitized(&self.server))?;
         writeln!(out, "version   {}", output::sanitized(self.version.as_deref().unwrap_or("unknown")))?;
-        writeln!(out, "SketchUp  {}", output::sanitized(self.sketchup_version.as_deref().unwrap_or("none")))?;
+        let version = self.sketchup_version.as_deref();
+        let sketchup = match self.sketchup {
+            // Only parlor attaches repeats.
+            SketchUpState::None if self.attach => "none: parlor evaluates Ruby by itself",
+            SketchUpState::None => "none",
+            SketchUpState::Running => version.unwrap_or("running, version unknown"),
+            SketchUpState::Busy => "running, busy with another call",
+            SketchUpState::Unreachable => self.sketchup_error.as_deref().unwrap_or("cannot be reached"),
+        };
+        writeln!(out, "SketchUp  {}", output::sanitized(sketchup))?;
         writeln!(out, "repeats   {repeats}")?;
         writeln!(out, "latency   {:.2} ms", self.latency_ms)?;
         Ok(())
@@ -237,6 +298,14 @@ fn read_stdin(what: &str) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_notice_is_no_part_of_the_value() {
+        assert_eq!(split_notice("2\n[new]", Some("[new]")), ("2", Some("[new]")));
+        assert_eq!(split_notice("\n[new]", Some("[new]")), ("", Some("[new]")));
+        assert_eq!(split_notice("2", Some("[new]")), ("2", Some("[new]")));
+        assert_eq!(split_notice("2\n[new]", None), ("2\n[new]", None));
+    }
 
     #[test]
     fn arguments_must_be_a_json_object() {

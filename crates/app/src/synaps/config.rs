@@ -5,10 +5,14 @@ use std::path::Path;
 /// A larger configuration file is ignored.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
+/// Whether this can be the name of a profile. It must not lead out of the folder.
+pub(super) fn is_profile(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains('/')
+}
+
 /// The model that is configured in the folder `base`: for the profile, else in general.
 pub(super) fn model(base: &Path, profile: Option<&str>) -> Option<String> {
-    // A profile name must not lead out of the folder.
-    let profile = profile.filter(|name| !name.is_empty() && *name != ".." && !name.contains('/'));
+    let profile = profile.filter(|name| is_profile(name));
     let profile_file = profile.map(|profile| base.join(profile).join("config"));
     profile_file.into_iter().chain([base.join("config")]).find_map(|file| {
         let is_small =

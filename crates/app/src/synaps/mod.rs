@@ -1,6 +1,8 @@
 //! `parlor stdio synaps`: serves the synaps door, and replaces the program `synaps`.
 
 mod config;
+mod import;
+mod models;
 mod resume;
 
 use std::ffi::OsString;
@@ -12,15 +14,17 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use parlor_doors::ToolDescription;
-use parlor_doors::synaps::{AvailableModel, ChildParams, SynapsMachine};
-use parlor_engine::{OnDisconnect, SessionClient, Sessions};
-use parlor_vocab::{AgentChoice, NewSession, Seq, SessionCommand};
+use parlor_doors::synaps::{ChildParams, DOOR, SynapsMachine};
+use parlor_engine::{SessionClient, Sessions};
+use parlor_log::{SystemClock, TimeOrderedIds};
+use parlor_vocab::{AgentChoice, IdSource, NewSession, Seq, SessionCommand};
 
+use self::import::SavedSessions;
+use self::resume::Found;
 use crate::environment::Environment;
+use crate::hand_over;
 use crate::home::{self, Home};
-
-/// The door's name in session lists.
-const DOOR: &str = "synaps";
+use crate::settings::{self, Config};
 
 /// The folder of the program `synaps` in the user's home folder.
 const BASE_FOLDER: &str = ".synaps-cli";
@@ -32,9 +36,10 @@ const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// The flags of `synaps rpc`.
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Continue this session, named by its title, its id, or a part of its id that no other session has
-    #[arg(long = "continue", value_name = "SESSION")]
-    resume: Option<String>,
+    /// Continue this session, named by its title, its id, or a part of its id that no other session has; without a name,
+    /// the last one. A session that the program `synaps` saved is imported
+    #[arg(long = "continue", value_name = "SESSION", num_args = 0..=1)]
+    resume: Option<Option<String>>,
     /// Instructions that come before everything else: a text, or the path of a file with the text
     // A text may start with a dash, as a list does.
     #[arg(long, short, value_name = "TEXT_OR_FILE", allow_hyphen_values = true)]
@@ -96,12 +101,20 @@ pub(crate) fn serve(options: Options, environment: &Environment) -> anyhow::Resu
         .build()?;
     let done = runtime.block_on(async {
         let base = base_folder(environment);
-        let home = Home::at(environment, state_folder(environment, &base)?)?;
-        let sessions = Arc::new(home.sessions(environment)?);
-        let child = open_session(&sessions, &home, &base, options, environment).await?;
-        let client = SessionClient::new(sessions, OnDisconnect::Stop);
+        let data_folder = data_folder(environment, &base)?;
+        let home = Home::at(environment, settings_folder(environment, &data_folder))?;
+        let home = home.with_data_folder(data_folder)?;
+        let usable = home.config().clone();
+        // The parent may ask for a model of the settings though no agent has one.
+        let home = home.with_all_providers();
+        let sessions = home.shared_sessions(environment)?;
+        let child = open_session(&sessions, &usable, &home, &base, options, environment).await?;
+        let on_disconnect = home.config().when_owner_leaves;
+        let client = SessionClient::new(Arc::clone(&sessions), on_disconnect);
+        let hand_over = hand_over::prepare(on_disconnect)?;
         parlor_process::unmap_startup_code();
         parlor_transport::serve_stdio(SynapsMachine::new(child), client).await?;
+        hand_over(&sessions).await;
         Ok(ExitCode::SUCCESS)
     });
     // Do not wait for tasks that block on a disk.
@@ -129,37 +142,44 @@ fn base_folder(environment: &Environment) -> BaseFolder {
     }
 }
 
-/// The state folder: `$PARLOR_HOME`, else `parlor` in the folder of `synaps` if that is used, else the usual one.
-fn state_folder(environment: &Environment, base: &BaseFolder) -> anyhow::Result<PathBuf> {
+/// The folder of sessions: `$PARLOR_HOME`, else `parlor` in the folder of `synaps` if that is used, else the usual state
+/// folder.
+fn data_folder(environment: &Environment, base: &BaseFolder) -> anyhow::Result<PathBuf> {
     if base.is_used && !environment.has_parlor_home() {
         return Ok(std::path::absolute(base.path.join("parlor"))?);
     }
     environment.state_folder()
 }
 
-/// Creates or opens the session, and returns the initial state of the door.
+/// The folder of settings and keys: the usual state folder, as for all other doors. If only `data_folder` has settings, or
+/// there is no home folder, it is `data_folder`.
+fn settings_folder(environment: &Environment, data_folder: &Path) -> PathBuf {
+    let has_settings = |folder: &Path| folder.join(settings::FILE).exists();
+    match environment.state_folder() {
+        Ok(usual) if has_settings(&usual) || !has_settings(data_folder) => usual,
+        Ok(_) | Err(_) => data_folder.to_owned(),
+    }
+}
+
+/// Creates or opens the session, and returns the initial state of the door. `usable` are the settings with the agents that
+/// are configured or have a key.
 async fn open_session(
     sessions: &Sessions,
+    usable: &Config,
     home: &Home,
     base: &BaseFolder,
     options: Options,
     environment: &Environment,
 ) -> anyhow::Result<ChildParams> {
-    let config = home.config();
-    let models = config.agents.iter().map(|(id, agent)| {
-        let agent_id = parlor_vocab::AgentId::parse(id).ok();
-        AvailableModel {
-            provider: "parlor".to_owned(),
-            id: id.clone(),
-            name: agent.name.clone(),
-            agent: agent_id,
-        }
-    });
     let profile = options.profile.as_deref().or(environment.synaps_profile.as_deref());
+    let profile = profile.filter(|name| config::is_profile(name));
     let configured = config::model(&base.path, profile);
     let mut child = ChildParams {
         session: parlor_vocab::SessionId::parse("")?,
         head: Seq::START,
+        is_new: false,
+        active: None,
+        key_prefix: TimeOrderedIds::new(Arc::new(SystemClock)).next().to_string(),
         new_session: NewSession {
             title: None,
             door: DOOR.to_owned(),
@@ -168,8 +188,9 @@ async fn open_session(
             system: options.system.as_deref().map(text_or_file).transpose()?,
             forked_from: None,
         },
-        default_model: config.default_agent.clone(),
-        models: models.collect(),
+        default_model: usable.default_agent.clone(),
+        models: models::available(usable),
+        routes: models::routes(usable, home.config()),
         tools: tools(environment),
     };
     match &options.resume {
@@ -179,16 +200,37 @@ async fn open_session(
             }
             child.session = sessions.create(None, child.new_session.clone()).await?;
             child.head = Seq(1);
+            child.is_new = true;
         }
         Some(wanted) => {
-            child.session = resume::find(sessions, wanted).await?;
+            let saved = SavedSessions::new(&base.path, profile);
+            let found = match wanted {
+                Some(wanted) => resume::find(sessions, &saved, wanted).await?,
+                None => resume::find_latest(sessions, &saved).await?,
+            };
+            child.session = match found {
+                Found::Recorded(session) => session,
+                Found::Saved(file) => {
+                    let template =
+                        |model: &str| NewSession { choice: child.choice(model), ..child.new_session.clone() };
+                    import::import(sessions, &saved, *file, template).await?
+                }
+            };
             if let Some(model) = options.model {
                 let choice = child.choice(&model);
                 sessions.execute(&child.session, SessionCommand::ChooseAgent(choice)).await?;
             }
-            let session = sessions.view(&child.session).await?;
+            let session = sessions.view_without_history(&child.session).await?;
             child.head = session.head();
+            child.active = session.active().cloned();
             child.new_session.choice = session.choice().clone();
+            let resolved = sessions.resolve(session.choice(), &AgentChoice::default())?;
+            if resolved.missing_agent.is_some() {
+                // `ready` names what answers; the first turn tells the user.
+                let model = resolved.model.or(Some(resolved.agent.to_string()));
+                child.new_session.choice =
+                    AgentChoice { agent: Some(resolved.agent), model, ..child.new_session.choice };
+            }
         }
     }
     Ok(child)

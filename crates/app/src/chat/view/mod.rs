@@ -19,6 +19,11 @@ pub(super) trait View {
     /// Prints one update. `run` is the run that answers; other runs are its subagents.
     fn update(&mut self, session: &SessionId, run: &RunId, update: &SessionUpdate) -> io::Result<()>;
 
+    /// Whether updates of other clients' runs are printed too.
+    fn shows_other_runs(&self) -> bool {
+        false
+    }
+
     /// The user has pressed Ctrl-C, and the terminal has printed `^C` at the cursor.
     fn ctrl_c_echoed(&mut self) {}
 
@@ -35,6 +40,10 @@ pub(super) struct JsonView<'a> {
 impl View for JsonView<'_> {
     fn update(&mut self, session: &SessionId, _run: &RunId, update: &SessionUpdate) -> io::Result<()> {
         json::write_update(self.out, session, update)
+    }
+
+    fn shows_other_runs(&self) -> bool {
+        true
     }
 
     fn notice(&mut self, text: &str) -> io::Result<()> {

@@ -67,6 +67,15 @@ impl<'a> TerminalView<'a> {
         }
     }
 
+    /// Prints a message that another client sent.
+    pub(in crate::chat) fn message(&mut self, text: &str) -> io::Result<()> {
+        self.end_answer()?;
+        for line in TerminalSanitizer::default().sanitize(text).trim_end().lines() {
+            writeln!(self.out, "> {line}")?;
+        }
+        self.out.flush()
+    }
+
     /// Prints a piece of the answer, or holds it back while the answer may be a repetition.
     fn push_answer(&mut self, piece: &str) -> io::Result<()> {
         match &mut self.repeat_filter {

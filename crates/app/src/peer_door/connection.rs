@@ -1,0 +1,281 @@
+//! One connection to another process: requests with ids, replies in any order, and updates of watched sessions.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use parlor_doors::lines::{Line, Lines};
+use parlor_doors::peer::{ClientFrame, ClientHello, MAX_LINE_BYTES, ServerFrame, VERSIONS, WireCommand};
+use parlor_engine::{PeerConnection, PeerError};
+use parlor_vocab::{PeerUpdate, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::PROGRAM;
+
+/// How many requests may wait to be written.
+const QUEUED_REQUESTS: usize = 256;
+
+/// How many updates of a session may wait for its mirror.
+const QUEUED_UPDATES: usize = 64;
+
+/// The most bytes that one read takes.
+const INPUT_PIECE_BYTES: usize = 64 * 1024;
+
+/// A connection to another process.
+pub(super) struct Connection {
+    requests: mpsc::Sender<Vec<u8>>,
+    shared: Arc<Shared>,
+    next_id: AtomicU64,
+}
+
+/// What the connection shares with its tasks.
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// True when the other process is gone.
+    has_ended: bool,
+    replies: HashMap<u64, oneshot::Sender<Reply>>,
+    watches: HashMap<SessionId, Watch>,
+    /// Watches by the ids of their requests, until the reply. Updates that come before it belong to an earlier watch of the
+    /// session.
+    requested_watches: HashMap<u64, (SessionId, Watch)>,
+}
+
+/// A watch of a session. Dropping it ends the channel.
+struct Watch {
+    updates: mpsc::Sender<PeerUpdate>,
+    /// Tells the task of the watch, which has a sender too.
+    _ended: DropGuard,
+}
+
+type Reply = Result<Option<SessionReply>, SessionRefusal>;
+
+impl Connection {
+    /// Says hello on a new connection. Fails with the reason if the other process speaks no common version.
+    pub(super) async fn open(stream: UnixStream) -> Result<Self, String> {
+        let (from, mut to) = stream.into_split();
+        let mut input = FrameReader { from, lines: Lines::new(MAX_LINE_BYTES) };
+        let hello =
+            ClientHello { versions: VERSIONS.to_vec(), program: PROGRAM.to_owned(), pid: std::process::id() };
+        to.write_all(&line(&ClientFrame::Hello(hello))).await.map_err(|error| error.to_string())?;
+        match input.next().await {
+            Some(ServerFrame::Hello(hello)) if VERSIONS.contains(&hello.version) => {}
+            Some(ServerFrame::Error { message }) => return Err(message),
+            Some(_) | None => return Err("it does not answer hello".to_owned()),
+        }
+        let (requests, queue) = mpsc::channel(QUEUED_REQUESTS);
+        let shared = Arc::<Shared>::default();
+        tokio::spawn(write(to, queue));
+        tokio::spawn(read(input, Arc::clone(&shared)));
+        Ok(Self { requests, shared, next_id: AtomicU64::new(0) })
+    }
+
+    /// Sends a request, and returns the channel of its reply. Fails if the connection has ended or its queue is full.
+    fn request(&self, frame: impl FnOnce(u64) -> ClientFrame) -> Result<oneshot::Receiver<Reply>, PeerError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut waiting = self.shared.lock();
+            if waiting.has_ended {
+                return Err(PeerError::Lost);
+            }
+            waiting.replies.insert(id, sender);
+        }
+        self.requests.try_send(line(&frame(id))).map(|()| receiver).map_err(|error| {
+            {
+                let mut waiting = self.shared.lock();
+                waiting.replies.remove(&id);
+                waiting.requested_watches.remove(&id);
+            }
+            match error {
+                mpsc::error::TrySendError::Full(_) => {
+                    PeerError::Refused(SessionRefusal::TooManyRequests { limit: QUEUED_REQUESTS })
+                }
+                mpsc::error::TrySendError::Closed(_) => PeerError::Lost,
+            }
+        })
+    }
+
+    /// Waits for the reply to a request.
+    fn reply(
+        &self,
+        frame: impl FnOnce(u64) -> ClientFrame,
+    ) -> BoxFuture<'static, Result<Option<SessionReply>, PeerError>> {
+        let sent = self.request(frame);
+        Box::pin(async move { sent?.await.map_err(|_| PeerError::Lost)?.map_err(PeerError::Refused) })
+    }
+}
+
+impl PeerConnection for Connection {
+    fn is_connected(&self) -> bool {
+        !self.shared.lock().has_ended
+    }
+
+    fn submit(
+        &self,
+        session: &SessionId,
+        command: SessionCommand,
+    ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
+        let (session, command) = (session.clone(), WireCommand(command));
+        let reply = self.reply(|id| ClientFrame::Command { id, session, command });
+        Box::pin(async move {
+            // A reply without a result is none to a command: the other side is broken.
+            reply.await?.ok_or(PeerError::Refused(SessionRefusal::Internal))
+        })
+    }
+
+    fn delete(&self, session: &SessionId) -> BoxFuture<'static, Result<(), PeerError>> {
+        let session = session.clone();
+        let reply = self.reply(|id| ClientFrame::Delete { id, session });
+        Box::pin(async move { reply.await.map(|_| ()) })
+    }
+
+    fn watch(&self, session: &SessionId) -> mpsc::Receiver<PeerUpdate> {
+        let (sender, receiver) = mpsc::channel(QUEUED_UPDATES);
+        let (watched, shared) = (session.clone(), Arc::clone(&self.shared));
+        let ended = CancellationToken::new();
+        shared.lock().watches.remove(&watched);
+        let reply = self.reply(|id| {
+            // Before the request, because the reply may come at once.
+            let watch = Watch { updates: sender.clone(), _ended: ended.clone().drop_guard() };
+            shared.lock().requested_watches.insert(id, (watched.clone(), watch));
+            ClientFrame::Watch { id, session: watched.clone() }
+        });
+        let requests = self.requests.clone();
+        let next_id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(async move {
+            let is_refused = reply.await.is_err();
+            if !is_refused {
+                tokio::select! {
+                    () = sender.closed() => {}
+                    () = ended.cancelled() => return,
+                }
+            }
+            let mut waiting = shared.lock();
+            let is_current =
+                waiting.watches.get(&watched).is_some_and(|watch| watch.updates.same_channel(&sender));
+            if is_current {
+                waiting.watches.remove(&watched);
+            }
+            // The owner has one watch of a session for this process, so the end of this one would end a later one too.
+            let is_replaced = waiting.requested_watches.values().any(|(session, _)| *session == watched);
+            if is_current && !is_refused && !is_replaced {
+                // Under the lock, so that it is sent before a later watch. If it fails, updates of the watch are dropped.
+                let _ = requests.try_send(line(&ClientFrame::Unwatch { id: next_id, session: watched }));
+            }
+        });
+        receiver
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Each change is a single step, so a panic leaves the maps consistent.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn on_reply(&self, id: u64, reply: Reply) {
+        let sender = {
+            let mut waiting = self.lock();
+            if let Some((session, watch)) = waiting.requested_watches.remove(&id)
+                && reply.is_ok()
+            {
+                waiting.watches.insert(session, watch);
+            }
+            waiting.replies.remove(&id)
+        };
+        // Nobody waits for the reply to an `unwatch`.
+        if let Some(sender) = sender {
+            let _ = sender.send(reply);
+        }
+    }
+
+    async fn on_update(&self, session: &SessionId, update: PeerUpdate) {
+        let sender = self.lock().watches.get(session).map(|watch| watch.updates.clone());
+        if let Some(sender) = sender {
+            // Waits for the mirror, which waits for nothing but the disk. Fails if the watch was dropped.
+            let _ = sender.send(update).await;
+        }
+    }
+
+    fn end(&self) {
+        let mut waiting = self.lock();
+        waiting.has_ended = true;
+        // Dropping the senders tells those who wait.
+        waiting.replies.clear();
+        waiting.watches.clear();
+        waiting.requested_watches.clear();
+    }
+}
+
+/// Passes on what the other process sends, until it hangs up or sends something that is no frame.
+async fn read(mut input: FrameReader, shared: Arc<Shared>) {
+    while let Some(frame) = input.next().await {
+        match frame {
+            ServerFrame::Reply { id, reply } => shared.on_reply(id, Ok(reply.map(|reply| reply.0))),
+            ServerFrame::Refusal { id, refusal } => shared.on_reply(id, Err(refusal.0)),
+            ServerFrame::Head { session, seq } => {
+                shared.on_update(&session, PeerUpdate::Head(Seq(seq))).await;
+            }
+            ServerFrame::Delta { session, run, stream, text } => {
+                shared.on_update(&session, PeerUpdate::Delta { run, stream: stream.0, text }).await;
+            }
+            ServerFrame::Closed { session } => drop(shared.lock().watches.remove(&session)),
+            ServerFrame::Hello(_) | ServerFrame::Error { .. } => break,
+        }
+    }
+    shared.end();
+}
+
+async fn write(mut to: OwnedWriteHalf, mut queue: mpsc::Receiver<Vec<u8>>) {
+    while let Some(mut bytes) = queue.recv().await {
+        while bytes.len() < INPUT_PIECE_BYTES
+            && let Ok(more) = queue.try_recv()
+        {
+            bytes.extend_from_slice(&more);
+        }
+        if to.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads frames from a connection.
+struct FrameReader {
+    from: OwnedReadHalf,
+    lines: Lines,
+}
+
+impl FrameReader {
+    /// The next frame; `None` at the end of the connection, or if a line is not a frame.
+    async fn next(&mut self) -> Option<ServerFrame> {
+        let mut buffer = vec![0; INPUT_PIECE_BYTES];
+        loop {
+            match self.lines.next_line() {
+                Some(Line::Whole(line)) => return serde_json::from_slice(line).ok(),
+                Some(Line::Oversize) => return None,
+                None => {}
+            }
+            match self.from.read(&mut buffer).await {
+                Ok(count @ 1..) => self.lines.push(buffer.get(..count).unwrap_or_default()),
+                Ok(_) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// A frame with its newline.
+fn line(frame: &ClientFrame) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(frame).expect("frames have string keys and memory does not fail");
+    bytes.push(b'\n');
+    bytes
+}

@@ -1,0 +1,72 @@
+//! The connections of this process to others: one for each, shared by all sessions.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use parlor_engine::{OWNER_WAIT, PeerConnection, Peers};
+use parlor_transport::connect_socket;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
+
+use super::ADDRESS_PREFIX;
+use super::connection::Connection;
+
+/// Connections by address.
+pub(super) struct PeerConnections {
+    folder: PathBuf,
+    /// The address of this process, which it does not connect to.
+    own_address: Option<String>,
+    slots: Mutex<HashMap<String, Arc<Slot>>>,
+}
+
+/// Locked while the connection is opened, so that it is opened once.
+type Slot = AsyncMutex<Option<Arc<Connection>>>;
+
+impl PeerConnections {
+    /// No connections. The sockets of other processes are in `folder`.
+    pub(super) fn new(folder: PathBuf, own_address: Option<String>) -> Self {
+        Self { folder, own_address, slots: Mutex::default() }
+    }
+
+    fn slot(&self, address: &str) -> Arc<Slot> {
+        // Each change is a single step, so a panic leaves the map consistent.
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        // Processes come and go: forget those whose connection has ended.
+        slots.retain(|_, slot| {
+            let is_in_use = Arc::strong_count(slot) > 1;
+            is_in_use || slot.try_lock().is_ok_and(|slot| slot.as_ref().is_some_and(|it| it.is_connected()))
+        });
+        Arc::clone(slots.entry(address.to_owned()).or_default())
+    }
+
+    async fn open(&self, address: &str) -> Result<Connection, String> {
+        let name = address.strip_prefix(ADDRESS_PREFIX).filter(|name| !name.contains('/'));
+        let name = name.ok_or_else(|| format!("the address {address:?} is not that of a socket"))?;
+        let opening = async {
+            let stream = connect_socket(&self.folder.join(name)).await.map_err(|error| error.to_string())?;
+            Connection::open(stream).await
+        };
+        timeout(OWNER_WAIT, opening).await.unwrap_or_else(|_| Err("it does not answer".to_owned()))
+    }
+}
+
+#[async_trait]
+impl Peers for PeerConnections {
+    async fn connect(&self, address: &str) -> Result<Arc<dyn PeerConnection>, String> {
+        if self.own_address.as_deref() == Some(address) {
+            return Err("it is this process".to_owned());
+        }
+        let slot = self.slot(address);
+        let mut slot = slot.lock().await;
+        match &*slot {
+            Some(connection) if connection.is_connected() => Ok(Arc::clone(connection) as _),
+            Some(_) | None => {
+                let connection = Arc::new(self.open(address).await?);
+                *slot = Some(Arc::clone(&connection));
+                Ok(connection)
+            }
+        }
+    }
+}

@@ -1,7 +1,9 @@
 //! `parlor chat`, `parlor sessions` and `parlor replay` without a terminal, as scripts use them.
+#![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
 mod home;
 
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use home::Home;
@@ -95,8 +97,26 @@ fn a_session_can_be_continued_and_replayed() {
 }
 
 #[test]
-fn only_one_process_at_a_time_can_use_a_session() {
+fn another_process_steers_and_stops_a_run_and_goes_on_in_its_session() {
     let home = Home::new();
+    let mut child = home.start_waiting("/wait 60");
+    let session = home.last_session();
+    home.prints(&["sessions", "rename", &session, "renamed by another process"]);
+    assert_eq!(home.json(&["sessions", "--json"])[0]["title"], "renamed by another process");
+    home.prints(&["chat", "--session", &session, "--stop"]);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(home.prints(&["chat", "--session", &session, "/say hi"]), "hi\n");
+    for arguments in [&["--stop"][..], &["--steer", "hurry"]] {
+        let refused = home.run(&[&["chat", "--session", &session], arguments].concat());
+        let printed = String::from_utf8(refused.stderr).unwrap();
+        assert!(refused.status.code() == Some(1) && printed.contains("no run is active"), "{printed}");
+    }
+}
+
+#[test]
+fn only_one_process_at_a_time_can_use_a_session_if_the_settings_say_so() {
+    let home = Home::new();
+    home.configure("parlor.toml", "[sessions]\njoin = false\n");
     let mut child = home.start_waiting("/wait 60");
     let session = home.last_session();
     let refused = home.run(&["chat", "--session", &session, "/say hi"]);
@@ -229,4 +249,72 @@ fn errors_in_the_settings_name_the_setting_and_the_choices() {
     home.configure("parlor.toml", settings);
     assert_eq!(home.prints(&["chat", "hi"]), "from the script\n");
     assert_eq!(home.prints(&["chat", "--agent", "local", "/say mine"]), "mine\n");
+}
+
+/// Starts `parlor chat --watch` with these further arguments, and waits until it watches.
+fn start_watching(home: &Home, session: &str, args: &[&str]) -> std::process::Child {
+    let mut command = home.command(&["chat", "--watch", session]);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut watcher = command.spawn().unwrap();
+    let mut notice = String::new();
+    let mut stderr = BufReader::new(watcher.stderr.take().unwrap());
+    stderr.read_line(&mut notice).unwrap();
+    assert!(notice.contains("Nothing is sent"), "{notice}");
+    watcher
+}
+
+fn interrupt(child: &std::process::Child) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
+#[test]
+fn a_watcher_sees_what_others_do_and_neither_sends_nor_takes_the_session() {
+    let home = Home::new();
+    home.prints(&["chat", "/say one"]);
+    let session = home.last_session();
+    let mut watcher = start_watching(&home, &session, &[]);
+    std::io::Write::write_all(&mut watcher.stdin.take().unwrap(), b"/say intruder\n").unwrap();
+    // Sessions are not joined here, so these would be refused if the watcher had the session open.
+    home.prints(&["chat", "--session", &session, "/say two\nlines"]);
+    home.prints(&["chat", "--session", &session, "!echo three"]);
+    home.run(&["chat", "--session", &session, "/fail four"]);
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let shown: Vec<String> = lines.by_ref().take_while(|line| !line.contains("four (FAILED)")).collect();
+    let answers: Vec<&str> = shown.iter().map(|line| line.trim()).collect();
+    assert_eq!(answers.get(..4), Some(&["> /say two", "> lines", "two", "lines"][..]), "{shown:?}");
+    assert_eq!(answers.get(4..7), Some(&["> !echo three", "[shell] echo three", "three"][..]), "{shown:?}");
+    assert_eq!(answers.last(), Some(&"> /fail four"), "{shown:?}");
+    assert!(shown.iter().all(|line| !line.contains('\u{1b}')), "{shown:?}");
+    interrupt(&watcher);
+    assert_eq!(watcher.wait().unwrap().code(), Some(0));
+    assert_eq!(lines.next(), None);
+    assert!(!home.prints(&["replay", &session]).contains("intruder"));
+}
+
+#[test]
+fn a_watcher_sees_the_text_of_another_process_while_it_is_written() {
+    let home = Home::new();
+    home.configure("parlor.toml", "[sessions]\njoin = true\n");
+    let mut writer = home.start_waiting("/wait 600");
+    let session = home.last_session();
+    // The run does not end, so its text can only come from the other process.
+    let mut watcher = start_watching(&home, &session, &["--json"]);
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let first: serde_json::Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+    assert_eq!(first["type"], "run.started", "an active run is shown from its start");
+    assert!(lines.any(|line| line.contains(r#""type":"delta""#)));
+    interrupt(&watcher);
+    assert_eq!(watcher.wait().unwrap().code(), Some(0));
+    assert_eq!(writer.try_wait().unwrap(), None, "the run goes on");
+    interrupt(&writer);
+    assert_eq!(writer.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_watcher_has_no_message_and_needs_a_session() {
+    let home = Home::new();
+    assert_eq!(home.run(&["chat", "--watch", "x", "hello"]).status.code(), Some(2));
+    assert_eq!(home.run(&["chat", "--watch", "x", "--session", "y"]).status.code(), Some(2));
+    assert!(home.refuses(&["chat", "--watch", "nowhere"]).contains("no session has an id"));
 }

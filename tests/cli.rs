@@ -1,5 +1,6 @@
 //! The commands besides chat: sessions, replay, settings, doctor, gc and link, and the program's other names.
 #![expect(clippy::disallowed_methods, reason = "links are started as a shell would")]
+#![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
 mod home;
 
@@ -128,6 +129,9 @@ fn a_session_in_use_is_not_deleted() {
     let mut child = home.start_waiting("/wait 60");
     let session = home.last_session();
     let printed = home.refuses(&["sessions", "delete", "--yes", &session]);
+    assert!(printed.contains("is active"), "{printed}");
+    home.configure("parlor.toml", "[sessions]\njoin = false\n");
+    let printed = home.refuses(&["sessions", "delete", "--yes", &session]);
     assert!(printed.contains(&format!("in use by process {}", child.id())), "{printed}");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -149,6 +153,87 @@ fn a_replay_can_follow_another_process() {
     let pid = rustix::process::Pid::from_raw(i32::try_from(follower.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(follower.wait().unwrap().code(), Some(0));
+}
+
+/// The lines of JSON that a child prints.
+fn json_lines(child: &mut std::process::Child) -> impl Iterator<Item = Value> + use<> {
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+}
+
+/// Takes lines up to the first for which `is_last` is true.
+fn take_until(lines: &mut impl Iterator<Item = Value>, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
+    let mut seen = Vec::new();
+    for line in lines {
+        seen.push(line);
+        if seen.last().is_some_and(&is_last) {
+            return seen;
+        }
+    }
+    panic!("the output ended after {seen:?}");
+}
+
+#[test]
+fn a_live_replay_prints_text_of_another_process_while_it_is_written() {
+    let home = Home::new();
+    home.configure("parlor.toml", "[sessions]\njoin = true\n");
+    home.prints(&["chat", "/say one"]);
+    let session = home.last_session();
+    let mut writer = home.command(&["chat", "--session", &session, "/wait 600"]);
+    let mut writer = writer.stdout(Stdio::piped()).spawn().unwrap();
+    let mut follower = home.command(&["replay", &session, "--follow", "--live", "--json"]);
+    let mut follower = follower.stdout(Stdio::piped()).spawn().unwrap();
+    // The run does not end, so its text can only come from the other process.
+    let seen = take_until(&mut json_lines(&mut follower), |line| line["type"] == "delta");
+    let delta = seen.last().unwrap();
+    assert_eq!(delta["session"], session.as_str());
+    assert!(delta["run"].is_string() && delta["message"].is_string(), "{delta}");
+    assert!(!delta["text"].as_str().unwrap().is_empty() && delta["seq"].is_null(), "{delta}");
+    let deltas = seen.iter().filter(|line| line["type"] == "delta").count();
+    assert_eq!(deltas, 1, "texts of the past have no deltas: {seen:?}");
+    for child in [&mut follower, &mut writer] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_replay_that_is_not_live_prints_no_deltas() {
+    let home = Home::new();
+    home.prints(&["chat", "/say one"]);
+    let session = home.last_session();
+    let mut follower = home.command(&["replay", &session, "--follow", "--json"]);
+    let mut follower = follower.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = json_lines(&mut follower);
+    let mut seen = take_until(&mut lines, |line| line["type"] == "run.ended");
+    home.prints(&["chat", "--session", &session, "/say two"]);
+    seen.extend(take_until(&mut lines, |line| line["type"] == "run.ended"));
+    assert!(seen.iter().any(|line| line["type"] == "message.completed" && line["text"] == "two"), "{seen:?}");
+    assert!(seen.iter().all(|line| line["type"] != "delta"), "{seen:?}");
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+}
+
+#[test]
+fn a_replay_as_a_door_names_the_doors_and_escapes_hidden_characters() {
+    let home = Home::new();
+    home.prints(&["chat", "/say a\u{202e}b"]);
+    let session = home.last_session();
+    let unknown = home.run(&["replay", &session, "--as", "exec"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    let printed = String::from_utf8(unknown.stderr).unwrap();
+    assert!(printed.contains("invalid value 'exec' for '--as <DOOR>'"), "{printed}");
+    assert!(printed.contains("supr, loaf, synaps"), "{printed}");
+    let follow = home.run(&["replay", &session, "--as", "supr", "--follow"]);
+    assert_eq!(follow.status.code(), Some(2));
+    for door in ["supr", "loaf", "synaps"] {
+        let printed = home.prints(&["replay", &session, "--as", door]);
+        assert!(printed.contains("a\\u202eb") && !printed.contains('\u{202e}'), "{door}: {printed}");
+        for line in printed.lines() {
+            serde_json::from_str::<Value>(line).unwrap();
+        }
+    }
+    assert!(home.refuses(&["replay", "nobody", "--as", "supr"]).contains("parlor sessions lists"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Every transcript in memory: the door's machine, the driver's loop and the backend, without a transport or a second
 //! process.
 
+mod peer_sessions;
 mod sessions_in_memory;
 
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use parlor_doors::exec::ExecMachine;
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::{BackendFor, Machine};
 use parlor_process::Processes;
-use parlor_testkit::{Exec, Loaf, Peer, PlayedIn, Synaps, advance_time, play_cases};
+use parlor_testkit::{Exec, Loaf, Peer, PeerDialect, PlayedIn, Synaps, advance_time, play_cases};
 use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, OutgoingReceiver, outgoing, serve};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -39,6 +40,14 @@ fn loaf_in_memory() {
     play_cases(&transcripts("loaf"), &Loaf, PlayedIn::Memory, |case| {
         let server = sessions_in_memory::loaf::Loaf::for_case(case)?;
         Ok(Memory::start(server.serve()))
+    });
+}
+
+#[test]
+fn peer_in_memory() {
+    play_cases(&transcripts("peer"), &PeerDialect, PlayedIn::Memory, |case| {
+        let sessions = sessions_in_memory::SessionsInMemory::for_case(case)?;
+        Ok(Memory::start(sessions.peer()))
     });
 }
 

@@ -3,9 +3,14 @@
 //! The cases are `tests/transcripts/<door>/*.txt`; `parlor-testkit` documents their format. Each door has one test here
 //! for each way to start it.
 
+mod peer_process;
+mod peer_sessions;
+
 use std::path::{Path, PathBuf};
 
-use parlor_testkit::{Case, Exec, Launch, Loaf, PlayedIn, Program, Synaps, play_cases, play_folder};
+use parlor_testkit::{
+    Case, Exec, Launch, Loaf, PeerDialect, PlayedIn, Program, Synaps, play_cases, play_folder,
+};
 
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
@@ -49,6 +54,13 @@ fn loaf_under_its_own_name() {
     std::os::unix::fs::symlink(PARLOR, &link).unwrap();
     play_cases(&transcripts("loaf"), &Loaf, PlayedIn::Wire, |case| {
         in_user_home(Launch::new(&link, &["rpc"]), case).start()
+    });
+}
+
+#[test]
+fn peer_over_its_socket() {
+    play_cases(&transcripts("peer"), &PeerDialect, PlayedIn::Wire, |case| {
+        peer_process::connect(PARLOR, case)
     });
 }
 

@@ -6,15 +6,22 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 
 pub const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
-/// A temporary working folder that contains the state folder `state`.
-pub struct Home(tempfile::TempDir);
+/// A temporary working folder that contains the state folder `state`. The last clone deletes it.
+#[derive(Clone)]
+pub struct Home(Arc<tempfile::TempDir>);
 
 impl Home {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self(Arc::new(tempfile::tempdir().unwrap()))
+    }
+
+    /// A folder whose path is longer than the 107 bytes of a socket address.
+    pub fn with_long_path() -> Self {
+        Self(Arc::new(tempfile::Builder::new().prefix(&"long".repeat(30)).tempdir().unwrap()))
     }
 
     /// The working folder.

@@ -23,6 +23,8 @@ pub(crate) async fn within_timeout<T>(what: &str, future: impl Future<Output = T
 
 /// A server process after the handshake. It is killed on drop.
 pub(crate) struct Server {
+    /// The state folder, removed after the server has ended.
+    _home: tempfile::TempDir,
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
@@ -47,10 +49,13 @@ impl Server {
     /// Starts a server through a shell that runs `setup` and then `exec`s the server. The shell is bash, since dash
     /// cannot ignore SIGCHLD.
     pub(crate) async fn start_after(setup: &str) -> Self {
+        // A folder of its own: the first start removes dead sockets from it, and connecting to those of other servers takes
+        // descriptors for a while.
+        let home = tempfile::tempdir().expect("a folder");
         let mut child = Command::new("/bin/bash")
             .args(["-c", &format!(r#"{setup}; exec "$0" stdio exec"#), PARLOR])
             // An existing state folder, so that the server shares its processes, which needs descriptors too.
-            .env("PARLOR_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .env("PARLOR_HOME", home.path())
             // Without this the tests could not count its descriptors in `/proc`.
             .env("PARLOR_DUMPABLE", "1")
             .stdin(Stdio::piped())
@@ -60,7 +65,8 @@ impl Server {
             .expect("the server starts");
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().map(BufReader::new);
-        let mut server = Self { child, stdin, stdout, next_id: 0, skipped_frames: VecDeque::new() };
+        let mut server =
+            Self { _home: home, child, stdin, stdout, next_id: 0, skipped_frames: VecDeque::new() };
         server.call("initialize", json!({"clientName": "limits"})).await;
         server.send(r#"{"method":"initialized"}"#).await;
         server

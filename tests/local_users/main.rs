@@ -16,6 +16,7 @@ mod loopback_addresses;
 mod machine_address;
 mod mock_provider;
 mod owner;
+mod peer_socket;
 mod server;
 mod supex;
 mod users;

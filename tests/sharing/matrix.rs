@@ -1,0 +1,106 @@
+//! A session that was begun at one door is watched, steered, stopped and continued from each of the others.
+
+use crate::client::{Client, Door, begin, join};
+use crate::home::Home;
+use crate::log::{checked_events, of_type, runs};
+use crate::supr::{Socket, serve};
+
+/// The name of a door in the log.
+fn name(door: Door) -> &'static str {
+    match door {
+        Door::Chat => "chat",
+        Door::Loaf => "loaf",
+        Door::Synaps => "synaps",
+        Door::Supr => "supr",
+    }
+}
+
+/// A message is answered, and both clients see the answer.
+async fn exchange(sender: &mut dyn Client, other: &mut dyn Client, answer: &str) {
+    sender.send(&format!("/say {answer}")).await;
+    other.sees_message(&format!("/say {answer}")).await;
+    sender.sees_text(answer).await;
+    other.sees_text(answer).await;
+    sender.sees_end().await;
+    other.sees_end().await;
+}
+
+async fn share(beginner: Door, joiner: Door) {
+    let home = Home::new();
+    let (mut first, session) = begin(beginner, &home).await;
+    let mut second = join(joiner, &home, &session).await;
+
+    // The run lasts longer than any test waits: whoever sees its text sees it while it is written.
+    first.send("/wait 600").await;
+    second.sees_message("/wait 600").await;
+    first.sees_text(".").await;
+    second.sees_text(".").await;
+
+    let steered = second.steer("hurry").await;
+    if steered {
+        first.sees_message("hurry").await;
+        first.sees_text("I heard “hurry”").await;
+        second.sees_text("I heard “hurry”").await;
+    }
+
+    second.stop().await;
+    first.sees_end().await;
+    second.sees_end().await;
+
+    exchange(&mut *second, &mut *first, "continued").await;
+    exchange(&mut *first, &mut *second, "and back").await;
+
+    let events = checked_events(&home, &session);
+    let (begun, joined) = (name(beginner), name(joiner));
+    let expected = [
+        ("/say begun", "completed", begun),
+        ("/wait 600", "stopped", begun),
+        ("/say continued", "completed", joined),
+        ("/say and back", "completed", begun),
+    ];
+    let runs = runs(&events);
+    let runs: Vec<_> =
+        runs.iter().map(|(text, ending, by)| (text.as_str(), ending.as_str(), by.as_str())).collect();
+    assert_eq!(runs, expected);
+    let steers: Vec<_> =
+        of_type(&events, "run.steered").into_iter().map(|event| &event["input"]["by"]["door"]).collect();
+    assert_eq!(steers, if steered { vec![joined] } else { vec![] });
+    assert_eq!(steered, matches!(joiner, Door::Chat | Door::Loaf), "the doors that can steer");
+}
+
+#[tokio::test]
+async fn a_socket_of_another_session_watches_live_text() {
+    let home = Home::new();
+    let (mut first, session) = begin(Door::Synaps, &home).await;
+    let server = serve(&home);
+    let query = format!("session_id=another&watch={session}&stream=1");
+    let mut watcher = Socket::connect(server.http, &query).await;
+    first.send("/wait 600").await;
+    watcher.frames.sees_text(".").await;
+    first.stop().await;
+    watcher.frames.sees_end().await;
+}
+
+macro_rules! pairs {
+    ($($test:ident: $beginner:ident, $joiner:ident;)*) => {
+        $(#[tokio::test]
+        async fn $test() {
+            share(Door::$beginner, Door::$joiner).await;
+        })*
+    };
+}
+
+pairs! {
+    loaf_joins_a_session_of_chat: Chat, Loaf;
+    synaps_joins_a_session_of_chat: Chat, Synaps;
+    supr_joins_a_session_of_chat: Chat, Supr;
+    chat_joins_a_session_of_loaf: Loaf, Chat;
+    synaps_joins_a_session_of_loaf: Loaf, Synaps;
+    supr_joins_a_session_of_loaf: Loaf, Supr;
+    chat_joins_a_session_of_synaps: Synaps, Chat;
+    loaf_joins_a_session_of_synaps: Synaps, Loaf;
+    supr_joins_a_session_of_synaps: Synaps, Supr;
+    chat_joins_a_session_of_supr: Supr, Chat;
+    loaf_joins_a_session_of_supr: Supr, Loaf;
+    synaps_joins_a_session_of_supr: Supr, Synaps;
+}

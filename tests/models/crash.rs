@@ -43,9 +43,10 @@ fn a_crash_in_the_middle_of_a_stream() {
 
 #[test]
 fn a_crash_in_the_middle_of_a_tool_call() {
+    // `exec`, so that the program is parlor's own child, which ends with parlor.
     for api in ApiFormat::ALL {
         let server = ScriptedServer::start(vec![
-            Reply::Stream(api.call("shell", r#"{"command":"echo started; sleep 1000"}"#)),
+            Reply::Stream(api.call("shell", r#"{"command":"echo started; exec sleep 1000"}"#)),
             Reply::Stream(api.text("Again.") + &api.end()),
         ]);
         let home = api.home(&server.url, "");

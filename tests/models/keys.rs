@@ -7,7 +7,9 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Output, Stdio};
 
-use serde_json::Value;
+use parlor_log::SystemClock;
+use parlor_vocab::Clock;
+use serde_json::{Value, json};
 
 use crate::api_format::ApiFormat;
 use crate::home::Home;
@@ -112,9 +114,16 @@ fn a_key_set_through_the_loaf_door_is_used_at_once() {
          model = \"a/b\"\nbase_url = \"{}/v1\"\nauth = \"openrouter\"\n",
         server.url
     );
-    for (settings, models) in
-        [("", ["openrouter"].as_slice()), (&settings, &["main", "openrouter", "routed"])]
-    {
+    // The lists of both servers are in the cache, so neither is asked for its models.
+    let list = |id: &str| json!({"fetched_ms": SystemClock.now().0, "models": [id]});
+    let (openrouter, own) =
+        ("openrouter https://openrouter.ai/api/v1/", format!("openrouter {}/v1", server.url));
+    let cache = json!({openrouter: list("a/listed"), own: list("a/own")});
+    home.configure("models.json", &cache.to_string());
+    for (settings, models) in [
+        ("", ["openrouter", "a/listed"].as_slice()),
+        (&settings, &["main", "openrouter", "routed", "a/listed", "a/own"]),
+    ] {
         home.configure("parlor.toml", settings);
         let mut loaf = LoafChild::start(&home);
         let before = loaf.request("model.list", r#"{"provider":"openrouter"}"#);

@@ -16,8 +16,13 @@ pub(crate) struct LoafChild {
 
 impl LoafChild {
     pub(crate) fn start(home: &Home) -> Self {
+        Self::start_with(home, &[])
+    }
+
+    /// Starts the child with these environment variables.
+    pub(crate) fn start_with(home: &Home, environment: &[(&str, String)]) -> Self {
         let mut command = home.command(&["stdio", "loaf"]);
-        command.env("HOME", home.folder());
+        command.env("HOME", home.folder()).envs(environment.iter().cloned());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self { child, stdout }
@@ -38,7 +43,11 @@ impl LoafChild {
     /// Sends a message in a new session, and waits until its run has ended.
     pub(crate) fn run_turn(&mut self, text: &str) {
         let created = self.request("session.create", "{}");
-        let session = created["session_id"].as_str().unwrap();
+        self.run_turn_in(created["session_id"].as_str().unwrap(), text);
+    }
+
+    /// Sends a message in a session, and waits until its run has ended.
+    pub(crate) fn run_turn_in(&mut self, session: &str, text: &str) {
         self.request("session.send", &format!(r#"{{"session_id":"{session}","text":"{text}"}}"#));
         while self.read_frame()["params"]["payload"]["pending"] != false {}
     }

@@ -6,10 +6,13 @@
 #[path = "../home/mod.rs"]
 mod home;
 
+mod agent_choice;
 mod aimock;
 mod api_format;
+mod attachments;
 mod attacking_server;
 mod broken_streams;
+mod catalogue;
 mod commands;
 mod crash;
 mod docs_page;
@@ -21,8 +24,11 @@ mod keys;
 mod leaks;
 mod loaf_child;
 mod long_run;
+mod model_session;
 mod other_providers;
 mod outputs;
+mod refused_prompts;
 mod scenarios;
 mod scripted_server;
 mod streamed_calls;
+mod synaps_child;

@@ -2,7 +2,7 @@
 
 PROFILE_DIR := target/release
 FUZZ_SECONDS ?= 15
-FUZZ_TARGETS := lines exec synaps supex supr loaf
+FUZZ_TARGETS := lines exec synaps supex supr loaf peer
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
@@ -55,28 +55,30 @@ fuzz-provider: ## fuzz the readers of models' answers for FUZZ_SECONDS (15); bui
 	$(FUZZ) run --fuzz-dir fuzz/provider answers -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1
 
 soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, hundreds of kills of a busy engine and a busy Ruby
-	PARLOR_SOAK=1 cargo test --release -p parlor --test limits --test synaps --test supex --test loaf --test supr -- --nocapture
+	PARLOR_SOAK=1 cargo test --release -p parlor --test limits --test synaps --test supex --test loaf --test supr --test sharing -- --nocapture
 	PARLOR_SOAK=1 cargo test --release -p parlor-log --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-engine --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-ruby --test storm
 
-peers: ## install the published programs (long, once) and play the same scripts to them and to parlor
+peers: ## install published programs (long, once) and test parlor with them: synaps and its tests, codex, the MCP package
 	@scripts/peers.sh
+	cargo build --quiet -p parlor
 	cargo test -p parlor --test peers -- --include-ignored --nocapture
+	@tests/peers/rpc_e2e.sh target/debug/parlor
+	@tests/supex/mcp/run.sh target/debug/parlor
 
 mcp: ## drive the supex door through the MCP package of PyPI (installs it, once)
 	cargo build --quiet -p parlor
 	@tests/supex/mcp/run.sh target/debug/parlor
 
-clients: ## talk to the supr door with `websockets` (PyPI), `ws` (npm) and a browser (installs them, once)
+clients: ## talk to the supr door with `websockets` (PyPI), `ws` (npm) and a browser, compare its API with openapi.json (installs them, once)
 	cargo build --quiet -p parlor
 	@tests/clients/run.sh target/debug/parlor
 
 bench: ## measure beside the peers and the limit; writes bench/RESULTS.md
-	@scripts/peer.sh
 	@scripts/peers.sh
 	cargo build --release --quiet -p parlor -p parlor-bench
-	@$(PROFILE_DIR)/parlor-bench $(PROFILE_DIR)/parlor "$$(scripts/peer.sh --path)" target/peers/bin/synaps bench/RESULTS.md
+	@$(PROFILE_DIR)/parlor-bench $(PROFILE_DIR)/parlor target/peers/bin/codex target/peers/bin/synaps bench/RESULTS.md
 
 page-bench: page ## frame times while 10,000 messages are scrolled through
 	cargo build --release --quiet -p parlor

@@ -12,6 +12,7 @@ command -v ruby >/dev/null || missing+=(ruby)
 command -v npm >/dev/null || missing+=(nodejs npm)
 command -v dbus-daemon >/dev/null || missing+=(dbus)
 command -v gnome-keyring-daemon >/dev/null || missing+=(gnome-keyring)
+command -v openssl >/dev/null || missing+=(openssl)
 if [ ${#missing[@]} -gt 0 ]; then
   echo "setup: installing ${missing[*]}"
   root=()
@@ -19,6 +20,22 @@ if [ ${#missing[@]} -gt 0 ]; then
   "${root[@]}" apt-get update -qq
   DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
+
+# The proxies of docs/proxy.md. Debian's packages start them as services, so their files are only unpacked, into target/proxies.
+for proxy in nginx caddy; do
+  if ! PATH=$PATH:/usr/sbin:$PWD/target/proxies/usr/sbin:$PWD/target/proxies/usr/bin command -v $proxy >/dev/null; then
+    echo "setup: unpacking $proxy into target/proxies"
+    mkdir -p target/proxies
+    if ! (cd target/proxies && apt-get download -qq $proxy >/dev/null 2>&1); then
+      root=()
+      [ "$(id -u)" = 0 ] || root=(sudo)
+      "${root[@]}" apt-get update -qq
+      (cd target/proxies && apt-get download -qq $proxy >/dev/null)
+    fi
+    dpkg-deb -x target/proxies/"$proxy"_*.deb target/proxies
+    rm target/proxies/"$proxy"_*.deb
+  fi
+done
 
 for tool in cargo-fuzz@0.13.2 cargo-deny@0.20.2; do
   name=${tool%@*}

@@ -70,10 +70,18 @@ impl Normalizer {
         if text == self.failing {
             return "PROMPT".to_owned();
         }
-        if text == "no luck" || text.starts_with("Auth error") {
+        if text == "no luck" || text.starts_with("Auth error") || text.starts_with("the model \"") {
             return "FAILURE".to_owned();
         }
-        text.replace(&self.folder, "DIR")
+        without_position(text).replace(&self.folder, "DIR")
+    }
+}
+
+/// An error text without the position in the line, which differs with the number of passes of a decoder.
+fn without_position(text: &str) -> &str {
+    match text.split_once(" at line ") {
+        Some((error, position)) if position.contains(" column ") => error,
+        Some(_) | None => text,
     }
 }
 

@@ -11,7 +11,9 @@ mod log;
 mod models;
 mod process_status;
 mod report;
+mod round_trips;
 mod sessions;
+mod sharing;
 mod stats;
 mod supex;
 mod supr;
@@ -42,6 +44,12 @@ const MODELS: &str = "models";
 /// With this argument, the program measures only sessions and their log, which need no peer.
 const LOG: &str = "log";
 
+/// With this argument, the program measures only shared sessions, which need no peer.
+const SHARING: &str = "sharing";
+
+/// With this argument, the program measures only the synaps door, which needs its peer.
+const SYNAPS: &str = "synaps";
+
 /// With this argument, the program is its own child process and holds idle sessions.
 const IDLE: &str = "idle";
 
@@ -55,6 +63,15 @@ fn main() -> anyhow::Result<()> {
         (Some(supex::ECHO), None, None, None) => supex::echo(),
         (Some(supr::BARE), None, None, None) => supr::serve_bare(),
         (Some(loaf::ECHO), None, None, None) => loaf::echo(),
+        (Some(sharing::ECHO), Some(path), None, None) => sharing::echo(Path::new(&path)),
+        (Some(SHARING), Some(parlor), None, None) => {
+            print(&sharing::table(&sharing::measure(&absolute(&parlor)?)?));
+            Ok(())
+        }
+        (Some(SYNAPS), Some(parlor), Some(synaps), None) => {
+            print(&synaps::table(&synaps::measure(&absolute(&parlor)?, &absolute(&synaps)?)?));
+            Ok(())
+        }
         (Some(LOAF), Some(parlor), None, None) => {
             print(&loaf::table(&loaf::measure(&absolute(&parlor)?)?));
             Ok(())
@@ -93,12 +110,15 @@ fn main() -> anyhow::Result<()> {
             let loaf = loaf::table(&loaf::measure(&parlor.path)?);
             let models = models::table(&models::measure(&parlor.path)?);
             let sessions = session_tables(&parlor.path)?;
+            let sharing = sharing::table(&sharing::measure(&parlor.path)?);
             let synaps = synaps::table(&synaps);
-            let tables = format!("{exec}\n{sessions}\n{synaps}\n{supex}\n{supr}\n{loaf}\n{models}");
+            let tables =
+                format!("{exec}\n{sessions}\n{sharing}\n{synaps}\n{supex}\n{supr}\n{loaf}\n{models}");
             print_and_save(&tables, &PathBuf::from(results))
         }
         _ => bail!(
-            "usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|loaf|models|supex|supr PARLOR"
+            "usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|loaf|models|sharing|supex|supr PARLOR, \
+             or parlor-bench synaps PARLOR SYNAPS"
         ),
     }
 }

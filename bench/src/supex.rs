@@ -1,12 +1,10 @@
 //! The supex bridge in comparison with the least possible work: a line echo for `ping`, and a Ruby on a pipe for
 //! `eval_ruby`.
 //!
-//! The compared programs alternate in batches, so that other load on the machine affects all of them alike. Whether two
-//! programs that exchange lines run on the same core changes the figures by a factor of five, and is normally random. So the
-//! benchmark fixes it, in two ways. With the client on a core of its own, each wake-up costs what it costs a real client.
-//! With all programs on one core, a wake-up costs almost nothing, and only the work is measured: that of two processes for
-//! the pipe, and of three for a server between the Ruby and the client. A proxy that only forwards lines to the same Ruby
-//! shows how much of the difference is due to the third process.
+//! The compared programs alternate in batches, so that other load on the machine affects all of them alike. Their cores
+//! are fixed (`round_trips.rs`). With all programs on one core, the figures are the work of two processes for the pipe, and of
+//! three for a server between the Ruby and the client. A proxy that only forwards lines to the same Ruby shows how much of
+//! the difference is due to the third process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,10 +13,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 
+use crate::round_trips::{LineClient, on_one_and_two_cores, timed};
 use crate::stats::{median, verdict};
 
 const BATCHES: usize = 41;
@@ -61,35 +59,17 @@ struct Figures {
 
 /// Measures `parlor serve` in a new folder.
 pub(crate) fn measure(parlor: &Path) -> anyhow::Result<Supex> {
-    let all_cores = sched_getaffinity(None)?;
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all_cores.is_set(*core)).collect();
-    let figures = measure_on(&cores, parlor);
-    sched_setaffinity(None, &all_cores)?;
-    figures
-}
-
-/// Measures with all started programs on the first core, and this thread first on that core and then on the second.
-fn measure_on(cores: &[usize], parlor: &Path) -> anyhow::Result<Supex> {
-    let (first, second) = (cores.first().context("no core to run on")?, cores.get(1));
-    move_to(*first)?;
     let folder = tempfile::tempdir()?;
-    let mut programs = Programs::start(parlor, folder.path())?;
-    let same_core = programs.alternate()?;
-    let other_core = second.map(|core| move_to(*core).and_then(|()| programs.alternate())).transpose()?;
+    let (same_core, other_core) =
+        on_one_and_two_cores(|| Programs::start(parlor, folder.path()), Programs::alternate)?;
     Ok(Supex { same_core, other_core })
-}
-
-fn move_to(core: usize) -> anyhow::Result<()> {
-    let mut set = CpuSet::new();
-    set.set(core);
-    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// The compared programs, and connections to them.
 struct Programs {
-    bridge: LineClient,
-    echo: LineClient,
-    proxy: LineClient,
+    bridge: LineClient<TcpStream>,
+    echo: LineClient<TcpStream>,
+    proxy: LineClient<TcpStream>,
     ruby: RubyPipe,
     _server: Server,
     _echoes: [Echo; 2],
@@ -100,11 +80,11 @@ impl Programs {
     fn start(parlor: &Path, home: &Path) -> anyhow::Result<Self> {
         let server = Server::start(parlor, home)?;
         let echoes = [Echo::start()?, Echo::start()?];
-        let mut bridge = LineClient::connect(server.address)?;
+        let mut bridge = line_client(server.address)?;
         bridge.ask(HELLO)?;
-        let mut proxy = LineClient::connect(echoes[1].address)?;
+        let mut proxy = line_client(echoes[1].address)?;
         proxy.ask(FORWARD_TO_RUBY)?;
-        let echo = LineClient::connect(echoes[0].address)?;
+        let echo = line_client(echoes[0].address)?;
         Ok(Self { bridge, echo, proxy, ruby: RubyPipe::start()?, _server: server, _echoes: echoes })
     }
 
@@ -119,7 +99,7 @@ impl Programs {
             pipes.push(timed(EVALS, || self.ruby.ask("1+1"))?);
             proxies.push(timed(EVALS, || self.proxy.ask("1+1"))?);
         }
-        let (bridge, proxy) = (&self.bridge.line, &self.proxy.line);
+        let (bridge, proxy) = (self.bridge.last_answer(), self.proxy.last_answer());
         ensure!(bridge.contains("\"result\":\"2\"") && proxy == "2\n", "1+1 is not 2: {bridge} {proxy}");
         let [ping, echo, eval, pipe, proxy] = times.map(median);
         Ok(Figures { ping, echo, eval, pipe, proxy })
@@ -152,15 +132,6 @@ pub(crate) fn table(figures: &Supex) -> String {
         ));
     }
     table
-}
-
-/// The time of one of `count` calls, in seconds.
-fn timed(count: u32, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
-    let begun = Instant::now();
-    for _ in 0..count {
-        call()?;
-    }
-    Ok((begun.elapsed() / count).as_secs_f64())
 }
 
 /// `parlor serve`, killed when dropped.
@@ -198,26 +169,10 @@ impl Drop for Server {
     }
 }
 
-/// A TCP connection on which each line is answered by one line.
-struct LineClient {
-    stream: TcpStream,
-    reader: BufReader<TcpStream>,
-    line: String,
-}
-
-impl LineClient {
-    fn connect(address: SocketAddr) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        Ok(Self { reader: BufReader::new(stream.try_clone()?), stream, line: String::new() })
-    }
-
-    fn ask(&mut self, line: &str) -> anyhow::Result<()> {
-        self.stream.write_all(format!("{line}\n").as_bytes())?;
-        self.line.clear();
-        ensure!(self.reader.read_line(&mut self.line)? > 0, "the connection ended");
-        Ok(())
-    }
+fn line_client(address: SocketAddr) -> anyhow::Result<LineClient<TcpStream>> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    Ok(LineClient::new(stream))
 }
 
 /// The echo in a process of its own, killed when dropped.

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::bare_sqlite::{self, Row};
 use super::{answer, runtime};
-use crate::stats::median;
+use crate::stats::{Spread, median};
 
 /// How many sessions append at the same time, each one event after another.
 pub(crate) const APPENDERS: [usize; 3] = [1, 8, 64];
@@ -35,24 +35,9 @@ pub(crate) struct Appends {
     pub(crate) bare: f64,
     /// The log, for each number of sessions in [`APPENDERS`].
     pub(crate) parlor: [f64; 3],
-    /// The ratio of the log to bare SQLite in the same round, for each number of sessions in [`APPENDERS`].
+    /// The ratio of the log to bare SQLite in the same round, for each number of sessions in [`APPENDERS`]. The speed of the
+    /// disk's flushes varies by half within seconds, so only figures of the same round can be compared.
     pub(crate) ratios: [Spread; 3],
-}
-
-/// The ratios of all rounds. The speed of the disk's flushes varies by half within seconds, so only figures of the same
-/// round can be compared.
-pub(crate) struct Spread {
-    pub(crate) least: f64,
-    pub(crate) median: f64,
-    pub(crate) most: f64,
-}
-
-impl Spread {
-    fn of(values: Vec<f64>) -> Self {
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(0.0, f64::max);
-        Self { least, median: median(values), most }
-    }
 }
 
 pub(super) fn measure(folder: &Path) -> anyhow::Result<Appends> {

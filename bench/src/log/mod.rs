@@ -14,10 +14,10 @@ use parlor_vocab::{
     EventId, MessageEvent, MessageId, NewEntry, RunEvent, RunId, SessionEvent, Timestamp, UniqueNumber,
 };
 
-use append::{APPENDERS, Appends, Spread};
+use append::{APPENDERS, Appends};
 use replay::{EVENTS, Replay};
 
-use crate::stats::verdict;
+use crate::stats::{Spread, verdict};
 
 /// The bound for the appends of 64 sessions, as a multiple of bare SQLite's.
 const MIN_APPEND_RATIO: f64 = 10.0;

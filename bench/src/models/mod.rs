@@ -12,6 +12,8 @@ use std::path::Path;
 use self::first_byte::FirstByte;
 use crate::stats::verdict;
 
+pub(crate) use paced_provider::{Pace, Provider};
+
 // What the table holds its figures to.
 const MAX_ADDED_MS: f64 = 3.0;
 const MAX_CORES: f64 = 0.5;

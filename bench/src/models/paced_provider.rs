@@ -5,18 +5,18 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How many [`RequestTimes`] are kept for the reader.
+/// How many [`RequestTimes`], and how many times of words, are kept for the reader.
 const QUEUED_TIMES: usize = 1024;
 
 /// The pace at which an answer is sent.
 #[derive(Clone, Copy)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// The time from the request to the first word.
-    pub(super) before: Duration,
+    pub(crate) before: Duration,
     /// The time between two words.
-    pub(super) between: Duration,
+    pub(crate) between: Duration,
     /// The number of words.
-    pub(super) words: u32,
+    pub(crate) words: u32,
 }
 
 /// When a request had arrived, and when its first word was written.
@@ -26,28 +26,31 @@ pub(super) struct RequestTimes {
 }
 
 /// A running provider. Its threads end with the program.
-pub(super) struct Provider {
+pub(crate) struct Provider {
     pub(super) url: String,
     pub(super) times: Receiver<RequestTimes>,
+    /// When each word was written.
+    pub(crate) words: Receiver<Instant>,
 }
 
 impl Provider {
-    pub(super) fn start(pace: Pace) -> anyhow::Result<Self> {
+    pub(crate) fn start(pace: Pace) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let url = format!("http://{}/v1", listener.local_addr()?);
-        let (sender, times) = sync_channel(QUEUED_TIMES);
+        let (times_sender, times) = sync_channel(QUEUED_TIMES);
+        let (words_sender, words) = sync_channel(QUEUED_TIMES);
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
-                let sender = sender.clone();
+                let (times, words) = (times_sender.clone(), words_sender.clone());
                 // An error means that the client has disconnected.
-                std::thread::spawn(move || drop(answer(connection, pace, &sender)));
+                std::thread::spawn(move || drop(answer(connection, pace, &times, &words)));
             }
         });
-        Ok(Self { url, times })
+        Ok(Self { url, times, words })
     }
 
     /// Settings with an agent that uses this provider.
-    pub(super) fn settings(&self) -> String {
+    pub(crate) fn settings(&self) -> String {
         let url = &self.url;
         format!(
             "[agents.main]\nkind = \"model\"\nmodel = \"paced\"\n[models.paced]\nprovider = \"openai\"\n\
@@ -56,7 +59,12 @@ impl Provider {
     }
 }
 
-fn answer(mut connection: TcpStream, pace: Pace, times: &SyncSender<RequestTimes>) -> std::io::Result<()> {
+fn answer(
+    mut connection: TcpStream,
+    pace: Pace,
+    times: &SyncSender<RequestTimes>,
+    words: &SyncSender<Instant>,
+) -> std::io::Result<()> {
     connection.set_nodelay(true)?;
     read_request(&mut BufReader::new(connection.try_clone()?))?;
     let requested = Instant::now();
@@ -70,10 +78,12 @@ fn answer(mut connection: TcpStream, pace: Pace, times: &SyncSender<RequestTimes
     for number in 0..pace.words {
         let due = requested + pace.before + pace.between * number;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        // A queue is full if its times are not read in this benchmark.
+        let now = Instant::now();
         if number == 0 {
-            // The queue is full if the times are not read in this benchmark.
-            let _ = times.try_send(RequestTimes { requested, first_word: Instant::now() });
+            let _ = times.try_send(RequestTimes { requested, first_word: now });
         }
+        let _ = words.try_send(now);
         send(r#"{"choices":[{"index":0,"delta":{"content":"word "}}]}"#)?;
     }
     send(r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#)?;

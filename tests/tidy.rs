@@ -192,8 +192,54 @@ fn the_synaps_page_names_every_frame_error_and_limit() {
 }
 
 #[test]
+fn the_peer_page_names_every_frame_value_error_and_limit() {
+    let page = read("docs/protocols/peer.md");
+    let folder = "crates/doors/src/peer";
+    let mut names: BTreeSet<String> = ["wire.rs", "forms.rs"]
+        .into_iter()
+        .flat_map(|file| variants(&read(&format!("{folder}/{file}"))))
+        .map(|name| format!("`{name}`"))
+        .collect();
+    assert!(names.len() > 60, "this test finds too few variants: {names:?}");
+    let code = read(&format!("{folder}/code.rs"));
+    let texts = code.split("#[error(\"").skip(1).filter_map(|text| text.split(['{', '"']).next());
+    let texts: Vec<String> = texts.map(|text| format!("`{text}")).collect();
+    assert!(texts.len() > 5, "this test finds too few texts: {texts:?}");
+    names.extend(texts);
+    for source in
+        ["doors/src/peer/mod.rs", "engine/src/sessions/client/peer.rs", "transport/src/unix_socket.rs"]
+    {
+        names.extend(constants(source).into_iter().map(|name| format!("`{name}`")));
+    }
+    for name in names {
+        assert!(page.contains(&name), "docs/protocols/peer.md does not mention {name}");
+    }
+}
+
+/// The variants of all enums in a source file, in snake case.
+fn variants(source: &str) -> Vec<String> {
+    let source = source.split("#[cfg(test)]").next().expect("something before the tests");
+    let bodies = source.split("enum ").skip(1).filter_map(|text| text.split("\n}").next());
+    let lines = bodies.flat_map(str::lines).filter_map(|line| line.strip_prefix("    "));
+    let name = |line: &str| line.split(|letter: char| !letter.is_alphanumeric()).next().map(str::to_owned);
+    let is_variant = |line: &&str| line.starts_with(|first: char| first.is_ascii_uppercase());
+    lines.filter(is_variant).filter_map(name).map(|name| snake_case(&name)).collect()
+}
+
+fn snake_case(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push('_');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
+}
+
+#[test]
 fn every_transcript_proves_a_statement_and_every_proof_exists() {
-    for door in ["exec", "synaps", "supr", "loaf"] {
+    for door in ["exec", "synaps", "supr", "loaf", "peer"] {
         let page = read(&format!("docs/protocols/{door}.md"));
         let table = page.split("## From statement to proof").nth(1).expect("the table");
         let proofs: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
@@ -429,21 +475,27 @@ fn first_sentences(folder: &Path, mut paths: Vec<PathBuf>) -> String {
     lines
 }
 
-/// The names of the constants in a Rust file that other files can use and that are numbers or durations.
+/// The names of the constants of a source file that are numbers or durations.
 fn limits_in(source: &str) -> Vec<String> {
-    let visible = |line: &str| {
-        ["pub const ", "pub(crate) const ", "pub(super) const "]
+    let constant = |line: &str| {
+        ["const ", "pub const ", "pub(crate) const ", "pub(super) const ", "export const "]
             .iter()
             .find_map(|start| line.strip_prefix(start).map(str::to_owned))
     };
     let limit = |line: String| {
-        let (name, kind) = line.split_once(": ")?;
-        ["usize", "u8", "u16", "u32", "u64", "i64", "Duration"]
-            .iter()
-            .any(|limit| kind.starts_with(limit))
+        let rust = line.split_once(": ").filter(|(_, kind)| {
+            ["usize", "u8", "u16", "u32", "u64", "i64", "Duration"]
+                .iter()
+                .any(|limit| kind.starts_with(limit))
+        });
+        let script =
+            line.split_once(" = ").filter(|(_, value)| value.starts_with(|c: char| c.is_ascii_digit()));
+        let (name, _) = rust.or(script)?;
+        name.chars()
+            .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
             .then(|| name.to_owned())
     };
-    source.lines().filter_map(visible).filter_map(limit).collect()
+    source.lines().filter_map(constant).filter_map(limit).collect()
 }
 
 #[test]

@@ -54,6 +54,9 @@ fn peer_in_memory() {
 /// A connection over channels.
 struct Memory {
     input: Option<mpsc::Sender<Vec<u8>>>,
+    /// Until the connection is served. The clock must not advance before that: the deadlines of a connection count from
+    /// its start, and creating its sessions waits for other threads, which take real time.
+    starting: Option<oneshot::Receiver<()>>,
     outlet: OutgoingReceiver,
     task: JoinHandle<ConnectionEnd>,
 }
@@ -68,11 +71,14 @@ impl Memory {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
         let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: false };
         let (outgoing, outlet) = outgoing();
+        let (started, starting) = oneshot::channel();
         let task = tokio::spawn(async {
             let (machine, backend) = create.await;
+            // An error means that the transcript ended before the connection began.
+            let _ = started.send(());
             serve(machine, backend, incoming, outgoing, std::future::pending()).await
         });
-        Self { input: Some(input), outlet, task }
+        Self { input: Some(input), starting: Some(starting), outlet, task }
     }
 }
 
@@ -99,6 +105,9 @@ impl Peer for Memory {
     }
 
     async fn advance(&mut self, time: Duration) -> Result<(), String> {
+        if let Some(starting) = self.starting.take() {
+            starting.await.map_err(|_| "the connection did not start".to_owned())?;
+        }
         advance_time(time).await;
         Ok(())
     }

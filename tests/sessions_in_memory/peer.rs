@@ -1,9 +1,8 @@
 //! The peer door with sessions in memory.
 
-use std::time::Instant;
-
 use parlor_doors::peer::PeerMachine;
 use parlor_engine::PeerClient;
+use tokio::time::Instant;
 
 use super::SessionsInMemory;
 use crate::peer_sessions::create_sessions;
@@ -14,7 +13,8 @@ impl SessionsInMemory {
         let folder = &self.child.new_session.folder;
         // The other process has its session open until the test ends.
         std::mem::forget(create_sessions(&self.other_process, folder).await);
-        let machine = PeerMachine::new(Instant::now(), env!("CARGO_PKG_VERSION"), std::process::id());
+        let now = Instant::now().into_std();
+        let machine = PeerMachine::new(now, env!("CARGO_PKG_VERSION"), std::process::id());
         (machine, PeerClient::new(self.sessions))
     }
 }

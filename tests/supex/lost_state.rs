@@ -57,6 +57,25 @@ fn the_loss_of_ruby_between_two_calls_is_told_once_in_the_text_of_the_next_answe
 }
 
 #[test]
+fn every_client_that_had_defined_something_is_told_of_the_loss_once() {
+    let server = Server::start();
+    let mut clients = [1, 2, 3].map(|id| server.client_after_hello(id));
+    for client in &mut clients {
+        client.eval(1, "$kept = 1").unwrap();
+    }
+    // The first client loses Ruby by its own call.
+    let message = clients[0].eval(2, "Process.kill(:KILL, $$); sleep").unwrap_err();
+    assert!(message.contains(LOST), "{message}");
+    assert_eq!(clients[0].eval(3, "$kept.inspect"), Ok("nil".to_owned()));
+    for client in &mut clients[1..] {
+        let text = client.eval(2, "$kept.inspect").unwrap();
+        assert!(text.starts_with("nil\n") && text.contains(LOST), "{text}");
+        assert_eq!(client.eval(3, "$kept.inspect"), Ok("nil".to_owned()));
+    }
+    assert_eq!(server.client_after_hello(4).eval(1, "$kept.inspect"), Ok("nil".to_owned()), "a new client");
+}
+
+#[test]
 fn the_loss_of_ruby_is_told_to_a_console() {
     let server = Server::start();
     kill_worker(&mut server.client_after_hello(1));

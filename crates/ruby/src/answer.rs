@@ -1,5 +1,7 @@
 //! The answer to a call.
 
+use std::sync::Arc;
+
 use parlor_vocab::OutputStream;
 
 use crate::RubyError;
@@ -14,12 +16,23 @@ pub struct RubyAnswer {
     /// Why the previous worker was lost since the last answer, if it was. Everything that earlier calls defined is
     /// gone then.
     pub restart_reason: Option<String>,
+    /// The workers that were lost up to this answer; `None` if the call did not come to a worker.
+    pub losses: Option<WorkerLosses>,
+}
+
+/// The workers that were lost so far, each with everything that calls had defined in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkerLosses {
+    /// How many there were, including those that a caller had replaced.
+    pub count: u64,
+    /// Why the last one was lost.
+    pub last_reason: Option<Arc<str>>,
 }
 
 impl RubyAnswer {
     /// The answer to a call that did not run.
     pub(crate) fn refusal(error: RubyError) -> Self {
-        Self { outcome: Err(error), output: PrintedOutput::default(), restart_reason: None }
+        Self { outcome: Err(error), output: PrintedOutput::default(), restart_reason: None, losses: None }
     }
 }
 

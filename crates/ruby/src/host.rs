@@ -4,7 +4,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::worker_task::{Claim, Job, JobKind, WorkerTask};
-use crate::{Evaluation, MAX_CODE_BYTES, MAX_WAITING, RubyAnswer, RubyError, RubySettings};
+use crate::{Evaluation, MAX_CODE_BYTES, MAX_WAITING, RubyAnswer, RubyError, RubySettings, WorkerLosses};
 
 /// Evaluates Ruby code. Clones share one worker and one queue; dropping the last clone ends the worker.
 #[derive(Clone, Debug)]
@@ -49,9 +49,10 @@ impl RubyHost {
     }
 
     /// Replaces the worker with a new one, so everything that earlier calls defined is gone. Waits in the queue like
-    /// an evaluation.
-    pub async fn replace_worker(&self) -> Result<(), RubyError> {
-        self.submit(JobKind::Replace, CancellationToken::new()).await.outcome.map(|_| ())
+    /// an evaluation. Returns the losses up to now, with the replaced worker.
+    pub async fn replace_worker(&self) -> Result<WorkerLosses, RubyError> {
+        let answer = self.submit(JobKind::Replace, CancellationToken::new()).await;
+        answer.outcome.map(|_| answer.losses.unwrap_or_default())
     }
 
     /// Ends the worker. Calls that run, wait or come later are answered with [`RubyError::Stopped`]. Returns when the

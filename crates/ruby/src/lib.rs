@@ -26,7 +26,7 @@ mod worker_task;
 
 use std::time::Duration;
 
-pub use answer::{PrintedOutput, PrintedPiece, RubyAnswer};
+pub use answer::{PrintedOutput, PrintedPiece, RubyAnswer, WorkerLosses};
 pub use backend::{
     AllowedRoots, CONSOLE_LOG_BYTES, DeliveryReceipt, EvaluateAt, HangUpCheck, KEEP_ANSWER,
     KEPT_ANSWER_BYTES, KEPT_CONSOLE_SESSIONS, KEPT_SNIPPETS, MAX_CALLS, MAX_TOOL_CALLS, RubyBackend,

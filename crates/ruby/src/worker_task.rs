@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::channel::WorkerLoss;
 use crate::worker::{DeadWorker, Worker, connect_in_time};
-use crate::{PrintedOutput, RubyAnswer, RubyError, RubySettings, RubySource, START_TRIES};
+use crate::{PrintedOutput, RubyAnswer, RubyError, RubySettings, RubySource, START_TRIES, WorkerLosses};
 
 /// A call in the queue.
 pub(crate) struct Job {
@@ -49,6 +49,7 @@ pub(crate) struct WorkerTask {
     worker: Option<Worker>,
     /// Why a worker was lost between calls, until an answer has reported it.
     restart_reason: Option<String>,
+    losses: WorkerLosses,
     /// The time limit of the current evaluation. Reused for all calls, because a new timer would wake the runtime
     /// each time.
     deadline: Pin<Box<Sleep>>,
@@ -63,7 +64,7 @@ enum Interrupted {
 impl WorkerTask {
     pub(crate) fn new(settings: RubySettings, stop: CancellationToken) -> Self {
         let deadline = Box::pin(sleep(settings.time_limit));
-        Self { settings, stop, worker: None, restart_reason: None, deadline }
+        Self { settings, stop, worker: None, restart_reason: None, losses: WorkerLosses::default(), deadline }
     }
 
     /// Runs jobs until the host is stopped or dropped. Jobs that still wait are dropped with their answer channels,
@@ -94,7 +95,12 @@ impl WorkerTask {
         }
         let (outcome, output) = self.run_job(kind, &cancel).await;
         // The code has run even if the caller no longer waits.
-        let _ = answer.send(RubyAnswer { outcome, output, restart_reason: self.restart_reason.take() });
+        let _ = answer.send(RubyAnswer {
+            outcome,
+            output,
+            restart_reason: self.restart_reason.take(),
+            losses: Some(self.losses.clone()),
+        });
     }
 
     async fn run_job(
@@ -107,6 +113,7 @@ impl WorkerTask {
             && let Some(worker) = self.worker.take()
         {
             worker.end().await;
+            self.count_loss("a client had it restarted");
         }
         let stop = self.stop.clone();
         match unless_interrupted(self.ensure_worker(), cancel, &stop).await {
@@ -166,6 +173,7 @@ impl WorkerTask {
             }
             Ok(Some(Err(loss))) => {
                 let DeadWorker { reason, output, .. } = worker.reap(loss).await;
+                self.count_loss(&reason);
                 self.start_spare();
                 return (Err(RubyError::WorkerLost { reason }), output);
             }
@@ -174,6 +182,11 @@ impl WorkerTask {
             Err(Interrupted::Stopped) => RubyError::Stopped { started: true },
         };
         let output = worker.end().await;
+        self.count_loss(if matches!(error, RubyError::TimedOut { .. }) {
+            "a call took too long"
+        } else {
+            "a call was cancelled"
+        });
         if !matches!(error, RubyError::Stopped { .. }) {
             self.start_spare();
         }
@@ -185,9 +198,15 @@ impl WorkerTask {
         // A worker that never came up is not started again here, or that would repeat forever. The next call reports
         // why.
         if worker.is_connected() {
-            self.restart_reason = Some(worker.reap(loss).await.reason);
+            let reason = worker.reap(loss).await.reason;
+            self.count_loss(&reason);
+            self.restart_reason = Some(reason);
             self.start_spare();
         }
+    }
+
+    fn count_loss(&mut self, reason: &str) {
+        self.losses = WorkerLosses { count: self.losses.count + 1, last_reason: Some(reason.into()) };
     }
 
     /// Starts a worker for the next call. An error is ignored: the next call tries again and reports it.

@@ -85,7 +85,7 @@ impl Tool for RubyTool {
             RubySettings { program: self.program.clone(), ..settings }
         });
         let evaluation = Evaluation { source: RubySource::Snippet { code }, cancel: context.cancel.clone() };
-        let RubyAnswer { outcome, output, restart_reason } = host.evaluate(evaluation).await;
+        let RubyAnswer { outcome, output, restart_reason, losses: _ } = host.evaluate(evaluation).await;
         let printed: String = output.pieces.iter().map(|piece| piece.text.as_str()).collect();
         let mut text = match output.omitted_bytes {
             0 => clean(&*context.redact, printed),

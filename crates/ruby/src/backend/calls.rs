@@ -133,7 +133,7 @@ impl Calls {
 
 impl CallTable {
     /// The call that a request with this key repeats: one of the same client by its nonce, or else the oldest one whose
-    /// client is gone.
+    /// client is gone and did not prove to be another.
     fn find_repeated(&self, repeat: &RepeatKey) -> Option<CallId> {
         let same_key = self.by_key.get(&repeat.call)?;
         let call = |call_id: &CallId| self.calls.get(call_id);
@@ -141,8 +141,13 @@ impl CallTable {
             repeat.nonce.is_some() && call.repeat.as_ref().is_some_and(|other| other.nonce == repeat.nonce)
         };
         let by_nonce = same_key.iter().find(|call_id| call(call_id).is_some_and(has_nonce));
-        let by_hang_up =
-            || same_key.iter().find(|call_id| call(call_id).is_some_and(|call| call.asker.is_gone()));
+        // Two nonces are two clients, whoever has hung up.
+        let is_other_client = |call: &Call| {
+            let nonce = call.repeat.as_ref().and_then(|other| other.nonce.as_ref());
+            nonce.is_some() && repeat.nonce.is_some() && nonce != repeat.nonce.as_ref()
+        };
+        let is_abandoned = |call: &Call| call.asker.is_gone() && !is_other_client(call);
+        let by_hang_up = || same_key.iter().find(|call_id| call(call_id).is_some_and(is_abandoned));
         by_nonce.or_else(by_hang_up).copied()
     }
 
@@ -275,6 +280,15 @@ mod tests {
         assert!(repeats(calls.enter(repeat(1, Some("a")), three), first));
         assert!(repeats(calls.enter(repeat(1, Some("b")), four), other));
         assert!(!repeats(calls.enter(repeat(2, Some("a")), gone()), first), "another call");
+    }
+
+    #[test]
+    fn a_client_with_a_nonce_does_not_get_the_answer_of_one_with_another_nonce() {
+        let calls = Calls::default();
+        let first = new_id(calls.enter(repeat(1, Some("a")), gone()));
+        assert_ne!(new_id(calls.enter(repeat(1, Some("b")), gone())), first);
+        // A client without a nonce may be the first one on a new connection.
+        assert!(repeats(calls.enter(repeat(1, None), gone()), first));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use parlor_vocab::{Answer, Backend, RubyJob, RubyRefusal, RubyReply, RubyRequest, Ticket, Update, UpdateOf};
 
 use super::calls::{Asker, CallId, Entered, PendingReply};
+use super::known_losses::KnownLosses;
 use super::{EvaluateAt, HangUpCheck, MAX_CALLS, RubyShared, Upstream, jobs};
 
 /// The Ruby backend of one connection. While a call waits for its answer, other requests are refused.
@@ -15,6 +16,7 @@ pub struct RubyConnection {
     receipt: DeliveryReceipt,
     /// The upstream runtime's console, if this connection opened a console and its lines are evaluated upstream.
     console: Option<Arc<dyn Upstream>>,
+    known_losses: KnownLosses,
     is_closing: bool,
 }
 
@@ -45,7 +47,15 @@ impl RubyConnection {
     pub(super) fn new(shared: Arc<RubyShared>, has_hung_up: HangUpCheck) -> Self {
         let receipt = DeliveryReceipt { shared: Arc::clone(&shared), answered: Arc::default() };
         let has_hung_up = Arc::new(has_hung_up);
-        Self { shared, waiting: None, has_hung_up, receipt, console: None, is_closing: false }
+        Self {
+            shared,
+            waiting: None,
+            has_hung_up,
+            receipt,
+            console: None,
+            known_losses: KnownLosses::default(),
+            is_closing: false,
+        }
     }
 
     /// The receipt for this connection's answers.
@@ -92,8 +102,10 @@ impl Backend for RubyConnection {
                     }
                     Entered::New(call, sender, reply) => {
                         let (shared, console) = (Arc::clone(&self.shared), self.console.clone());
+                        let known_losses = self.known_losses.clone();
                         tokio::spawn(async move {
-                            let reply = jobs::run_job(&shared, console.as_deref(), &caller, *job).await;
+                            let console = console.as_deref();
+                            let reply = jobs::run_job(&shared, console, &caller, &known_losses, *job).await;
                             shared.calls.keep_answer(call, jobs::reply_bytes(&reply));
                             // If the connection is closed, a connection that repeats the request gets the reply.
                             sender.send_replace(Some(Arc::new(reply)));

@@ -6,6 +6,7 @@ use parlor_vocab::{
     Caller, EvaluationResult, RubyFailure, RubyFailureKind, RubyJob, RubyReply, UpstreamError,
 };
 
+use super::known_losses::KnownLosses;
 use super::{EvaluateAt, RubyShared, Upstream};
 use crate::{Evaluation, RubyAnswer, RubyError, RubySource};
 
@@ -14,6 +15,7 @@ pub(super) async fn run_job(
     shared: &Arc<RubyShared>,
     console: Option<&dyn Upstream>,
     caller: &Caller,
+    known_losses: &KnownLosses,
     job: RubyJob,
 ) -> RubyReply {
     let paths: &[String] = match &job {
@@ -50,7 +52,10 @@ pub(super) async fn run_job(
                         .run_upstream(console, caller, &RubyJob::ConsoleLine { session, number, code })
                         .await
                 }
-                None => RubyReply::Evaluated(shared.evaluate(RubySource::Console { path, code }).await),
+                None => {
+                    let source = RubySource::Console { path, code };
+                    RubyReply::Evaluated(shared.evaluate(source, known_losses).await)
+                }
             }
         }
         // Without a turn, because a ping is answered while an evaluation runs.
@@ -61,12 +66,15 @@ pub(super) async fn run_job(
             let _turn = shared.turn.lock().await;
             shared.run_upstream(upstream.as_ref(), caller, &job).await
         }
-        (RubyJob::Snippet { code }, None) => shared.evaluate_snippet(code).await,
-        (RubyJob::File { path }, None) => shared.evaluate_file(path, caller.workspace.clone()).await,
+        (RubyJob::Snippet { code }, None) => shared.evaluate_snippet(code, known_losses).await,
+        (RubyJob::File { path }, None) => {
+            shared.evaluate_file(path, caller.workspace.clone(), known_losses).await
+        }
         (RubyJob::RestartRuby, None) => {
             let _turn = shared.turn.lock().await;
             shared.console.mark("RELOAD");
-            RubyReply::RubyRestarted(shared.ruby.replace_worker().await.map_err(failure))
+            let replaced = shared.ruby.replace_worker().await;
+            RubyReply::RubyRestarted(replaced.map(|losses| known_losses.learn(&losses)).map_err(failure))
         }
         (RubyJob::Upstream(_) | RubyJob::ListResources | RubyJob::PingUpstream, None) => {
             RubyReply::NoUpstream
@@ -90,10 +98,10 @@ impl RubyShared {
         }
     }
 
-    async fn evaluate_snippet(&self, code: String) -> RubyReply {
+    async fn evaluate_snippet(&self, code: String, known_losses: &KnownLosses) -> RubyReply {
         let _turn = self.turn.lock().await;
         self.console.mark("EVAL_RUBY START");
-        let evaluated = self.evaluate(RubySource::Snippet { code }).await;
+        let evaluated = self.evaluate(RubySource::Snippet { code }, known_losses).await;
         self.console.print(&evaluated.printed, evaluated.omitted_bytes);
         match &evaluated.outcome {
             Ok(_) => self.console.mark("EVAL_RUBY END"),
@@ -105,7 +113,12 @@ impl RubyShared {
         RubyReply::Evaluated(evaluated)
     }
 
-    async fn evaluate_file(self: &Arc<Self>, path: String, workspace: Option<String>) -> RubyReply {
+    async fn evaluate_file(
+        self: &Arc<Self>,
+        path: String,
+        workspace: Option<String>,
+        known_losses: &KnownLosses,
+    ) -> RubyReply {
         let _turn = self.turn.lock().await;
         let path_to_read = path.clone();
         let code =
@@ -116,7 +129,8 @@ impl RubyShared {
                 Err(refused) => return *refused,
             };
         self.console.mark(&format!("EVAL_RUBY_FILE START: {path}"));
-        let evaluated = self.evaluate(RubySource::File { path: code.path, content: code.content }).await;
+        let source = RubySource::File { path: code.path, content: code.content };
+        let evaluated = self.evaluate(source, known_losses).await;
         self.console.print(&evaluated.printed, evaluated.omitted_bytes);
         match &evaluated.outcome {
             Ok(_) => self.console.mark("EVAL_RUBY_FILE END"),
@@ -125,12 +139,15 @@ impl RubyShared {
         RubyReply::Evaluated(evaluated)
     }
 
-    async fn evaluate(&self, source: RubySource) -> EvaluationResult {
-        let RubyAnswer { outcome, output, restart_reason } =
+    async fn evaluate(&self, source: RubySource, known_losses: &KnownLosses) -> EvaluationResult {
+        let RubyAnswer { outcome, output, restart_reason, losses } =
             self.ruby.evaluate(Evaluation::new(source)).await;
         if let Some(how) = &restart_reason {
             self.console.mark(&format!("RUBY LOST: {how}"));
         }
+        let tells_loss = outcome.as_ref().is_err_and(RubyError::is_state_lost);
+        let unknown_loss = losses.and_then(|losses| known_losses.learn_from_answer(&losses, tells_loss));
+        let restart_reason = restart_reason.or(unknown_loss);
         EvaluationResult {
             outcome: outcome.map_err(failure),
             printed: output.pieces.into_iter().map(|piece| (piece.stream, piece.text)).collect(),

@@ -13,6 +13,7 @@ mod connection;
 mod console_log;
 mod console_sessions;
 mod jobs;
+mod known_losses;
 mod private;
 
 use std::fmt;

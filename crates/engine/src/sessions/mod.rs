@@ -320,10 +320,14 @@ impl Sessions {
         handle::read_newest(&self.shared, id, max_bytes).await
     }
 
-    /// Watches a session from after a position in its log. Does not open the session: events that another process
-    /// writes arrive too, but without the text that is being written, unless the watcher [joins](Self::join).
+    /// Watches a session from after a position in its log. A text that is open there is delivered from its start. Does
+    /// not open the session: events that another process writes arrive too, but without the text that is being written,
+    /// unless the watcher [joins](Self::join).
     pub async fn watch(&self, id: &SessionId, after: Seq) -> Watcher {
-        Watcher::new(Arc::clone(&self.shared.deps.log), id.clone(), after, self.shared.live_sessions.of(id))
+        let log = &self.shared.deps.log;
+        // On an error the watcher starts without the open texts, and its first read reports the error.
+        let from = watch_start::before_open_texts(&**log, id, after).await.unwrap_or(after);
+        Watcher::new(Arc::clone(log), id.clone(), from, self.shared.live_sessions.of(id)).deliver_after(after)
     }
 
     /// Like [`watch`](Self::watch), and delivers the text that is being written, also by another process. If that process

@@ -59,6 +59,20 @@ pub(super) async fn was_shut_down(log: &dyn EventLog, record: &SessionRecord) ->
         if matches!(ending, RunEnding::Stopped { cause: StopCause::Shutdown, .. })))
 }
 
+/// The position from which to read the events that opened the texts that are open at `position`. It is `position` itself
+/// if no run is active now, because then nothing is being written.
+pub(super) async fn before_open_texts(
+    log: &dyn EventLog,
+    session: &SessionId,
+    position: Seq,
+) -> Result<Seq, LogError> {
+    match log.session(session).await {
+        Ok(record) if record.running.is_some() => start_of_run_at(log, session, position).await,
+        Ok(_) | Err(LogError::UnknownSession(_)) => Ok(position),
+        Err(error) => Err(error),
+    }
+}
+
 /// The position before the run that is active at `position`, or `position` itself if none is. Runs do not overlap,
 /// except that the runs of subagents are within another run.
 pub(super) async fn start_of_run_at(

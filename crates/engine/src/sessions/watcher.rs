@@ -30,6 +30,8 @@ pub struct Watcher {
     log: Arc<dyn EventLog>,
     session: SessionId,
     position: Seq,
+    /// Events up to here are read for the texts that they open, and not delivered.
+    deliver_after: Seq,
     /// Changes when any process appends to the session.
     log_head: watch::Receiver<Seq>,
     live: Arc<LiveSession>,
@@ -77,6 +79,7 @@ impl Watcher {
             log,
             session,
             position: after,
+            deliver_after: after,
             log_head,
             deletions: live.deletions(),
             live,
@@ -88,6 +91,12 @@ impl Watcher {
             pending: VecDeque::new(),
             joined: None,
         }
+    }
+
+    /// Delivers only events after `seen`, and the whole text of messages that are open there. `seen` is not before the
+    /// position at which the watcher began.
+    pub(crate) fn deliver_after(self, seen: Seq) -> Self {
+        Self { deliver_after: seen, ..self }
     }
 
     /// Delivers text at once, for a mirror whose watchers have intervals of their own.
@@ -183,6 +192,7 @@ impl Watcher {
             if self.deletions != self.live.deletions() {
                 // The session was deleted. If it exists again, it is watched from its start.
                 (self.deletions, self.position) = (self.live.deletions(), Seq::START);
+                self.deliver_after = Seq::START;
                 self.read_entries.clear();
                 self.open_streams.clear();
             }
@@ -267,6 +277,11 @@ impl Watcher {
                     self.open_streams.retain(|stream, _| !matches!(stream, StreamKind::ToolInput { .. }))
                 }
             }
+        }
+        if entry.seq <= self.deliver_after {
+            // Nothing of an earlier event is left here: `next_buffered` takes an event when all is delivered.
+            self.pending.clear();
+            return;
         }
         self.pending.push_back(PendingUpdate::Whole(SessionUpdate::Entry(entry)));
     }
@@ -405,6 +420,24 @@ mod tests {
         assert_eq!(watcher.next().await.unwrap(), delta(&stream, "four"));
         assert_eq!(watcher.next().await.unwrap(), completed);
         assert_eq!(Instant::now(), after_interval);
+    }
+
+    #[tokio::test]
+    async fn a_watcher_that_begins_inside_a_message_gets_its_text_from_the_start() {
+        let (live, watcher) = watched_session();
+        let mut watcher = watcher.deliver_after(Seq(1));
+        let message = MessageId::parse("message").unwrap();
+        let stream = StreamKind::Message(message.clone());
+        live.open(&run(), stream.clone());
+        appended(&live, 1, RunEvent::Message(MessageEvent::Started { message: message.clone() }));
+        live.push(&stream, "one ");
+        assert_eq!(watcher.next().await.unwrap(), delta(&stream, "one "));
+        live.push(&stream, "two");
+        let (text, media) = ("one two".to_owned(), Vec::new());
+        let completed =
+            appended(&live, 2, RunEvent::Message(MessageEvent::Completed { message, text, media }));
+        assert_eq!(watcher.next().await.unwrap(), delta(&stream, "two"));
+        assert_eq!(watcher.next().await.unwrap(), completed);
     }
 
     #[tokio::test(start_paused = true)]

@@ -52,6 +52,10 @@ impl Client for TerminalChat {
         self.terminal.type_keys("\x03");
     }
 
+    async fn steer(&mut self, _text: &str) {
+        panic!("the prompt of a terminal cannot steer; `parlor chat --steer` does")
+    }
+
     fn frames(&mut self) -> &mut Frames {
         panic!("a terminal has no frames")
     }
@@ -108,10 +112,9 @@ impl Client for WatchingChat {
         assert_eq!(exit_code(&mut self.spawn(&["--stop"])).await, Some(0));
     }
 
-    async fn steer(&mut self, text: &str) -> bool {
+    async fn steer(&mut self, text: &str) {
         let command = self.spawn(&["--steer", text]);
         self.commands.push(command);
-        true
     }
 
     fn frames(&mut self) -> &mut Frames {

@@ -27,10 +27,8 @@ pub(crate) trait Client: Send {
     /// Stops the active run.
     async fn stop(&mut self);
 
-    /// Steers the active run. Returns false if this door cannot.
-    async fn steer(&mut self, _text: &str) -> bool {
-        false
-    }
+    /// Steers the active run.
+    async fn steer(&mut self, text: &str);
 
     /// What the client was sent. A terminal has none.
     fn frames(&mut self) -> &mut Frames;

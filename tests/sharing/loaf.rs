@@ -111,11 +111,10 @@ impl Client for Loaf {
         assert_eq!(stopped["interrupted"], true, "{stopped}");
     }
 
-    async fn steer(&mut self, text: &str) -> bool {
+    async fn steer(&mut self, text: &str) {
         let steered =
             self.server.call("session.steer", json!({"session_id": self.session, "text": text})).await;
         assert_eq!(steered["accepted"], true, "{steered}");
-        true
     }
 
     fn frames(&mut self) -> &mut Frames {

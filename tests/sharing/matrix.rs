@@ -36,12 +36,10 @@ async fn share(beginner: Door, joiner: Door) {
     first.sees_text(".").await;
     second.sees_text(".").await;
 
-    let steered = second.steer("hurry").await;
-    if steered {
-        first.sees_message("hurry").await;
-        first.sees_text("I heard “hurry”").await;
-        second.sees_text("I heard “hurry”").await;
-    }
+    second.steer("hurry").await;
+    first.sees_message("hurry").await;
+    first.sees_text("I heard “hurry”").await;
+    second.sees_text("I heard “hurry”").await;
 
     second.stop().await;
     first.sees_end().await;
@@ -64,8 +62,23 @@ async fn share(beginner: Door, joiner: Door) {
     assert_eq!(runs, expected);
     let steers: Vec<_> =
         of_type(&events, "run.steered").into_iter().map(|event| &event["input"]["by"]["door"]).collect();
-    assert_eq!(steers, if steered { vec![joined] } else { vec![] });
-    assert_eq!(steered, matches!(joiner, Door::Chat | Door::Loaf), "the doors that can steer");
+    assert_eq!(steers, [joined]);
+}
+
+/// A client that joins while a run is active sees the text of the run from its start.
+async fn join_in_the_middle(joiner: Door) {
+    let home = Home::new();
+    let (mut first, session) = begin(Door::Synaps, &home).await;
+    first.send("/wait 600").await;
+    first.sees_text(".").await;
+    first.steer("early").await;
+    first.sees_text("I heard “early”").await;
+
+    let mut second = join(joiner, &home, &session).await;
+    second.sees_text("I heard “early”").await;
+    second.stop().await;
+    first.sees_end().await;
+    second.sees_end().await;
 }
 
 #[tokio::test]
@@ -79,6 +92,26 @@ async fn a_socket_of_another_session_watches_live_text() {
     watcher.frames.sees_text(".").await;
     first.stop().await;
     watcher.frames.sees_end().await;
+}
+
+#[tokio::test]
+async fn chat_joins_in_the_middle_of_a_run() {
+    join_in_the_middle(Door::Chat).await;
+}
+
+#[tokio::test]
+async fn loaf_joins_in_the_middle_of_a_run() {
+    join_in_the_middle(Door::Loaf).await;
+}
+
+#[tokio::test]
+async fn synaps_joins_in_the_middle_of_a_run() {
+    join_in_the_middle(Door::Synaps).await;
+}
+
+#[tokio::test]
+async fn supr_joins_in_the_middle_of_a_run() {
+    join_in_the_middle(Door::Supr).await;
 }
 
 macro_rules! pairs {

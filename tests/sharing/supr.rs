@@ -113,6 +113,10 @@ impl Client for Supr {
         assert!(self.socket.send("run.stop", json!({})).await);
     }
 
+    async fn steer(&mut self, text: &str) {
+        assert!(self.socket.send("message.send", json!({"content": text, "when_busy": "steer"})).await);
+    }
+
     fn frames(&mut self) -> &mut Frames {
         &mut self.socket.frames
     }

@@ -55,6 +55,13 @@ impl Client for Synaps {
         assert_eq!(response["ok"], true, "{response}");
     }
 
+    async fn steer(&mut self, text: &str) {
+        let id = self.command(json!({"type": "prompt", "message": text, "steer": true})).await;
+        let response =
+            self.process.frames.find("response to a steer", |frame| frame["id"] == id.as_str()).await;
+        assert_eq!(response["ok"], true, "{response}");
+    }
+
     fn frames(&mut self) -> &mut Frames {
         &mut self.process.frames
     }

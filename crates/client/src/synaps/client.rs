@@ -112,7 +112,7 @@ impl SynapsClient {
         attachments: Vec<RpcAttachment>,
     ) -> Result<SynapsTurn, SynapsError> {
         let message = message.into();
-        self.begin(|id| RpcCommand::Prompt { id, message, attachments }).await
+        self.begin(|id| RpcCommand::Prompt { id, message, attachments, steer: false }).await
     }
 
     /// Begins another turn with the command `follow_up`, which children handle like [`prompt`](Self::prompt).

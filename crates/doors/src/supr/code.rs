@@ -49,6 +49,10 @@ pub(super) fn empty_content() -> FrameError {
     FrameError::new("empty_content", "message content is empty")
 }
 
+pub(super) fn unknown_when_busy() -> FrameError {
+    FrameError::new("invalid_when_busy", "when_busy must be \"queue\" or \"steer\"")
+}
+
 pub(super) fn watched(session: &SessionId) -> FrameError {
     let session = quote_of(session.as_str());
     let message =

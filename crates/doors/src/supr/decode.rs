@@ -26,6 +26,8 @@ pub(super) enum Request {
         choice: AgentChoice,
         /// A second message with the same key starts no run.
         key: Option<String>,
+        /// Add the text to the active run, if there is one.
+        steers: bool,
     },
     /// Send a message with files.
     Media {
@@ -101,7 +103,14 @@ fn message(
     let choice = choice(&payload, agents);
     let content = payload.content.into_text().filter(|content| !content.trim().is_empty());
     let content = content.ok_or_else(code::empty_content)?;
-    Ok(Request::Send { session, content, choice: choice?, key })
+    let choice = choice?;
+    let steers = match payload.when_busy {
+        Member::Missing | Member::Null => false,
+        Member::Text(word) if word == "queue" => false,
+        Member::Text(word) if word == "steer" => true,
+        Member::Text(_) | Member::Integer | Member::Other => return Err(code::unknown_when_busy()),
+    };
+    Ok(Request::Send { session, content, choice, key, steers })
 }
 
 fn media(

@@ -24,6 +24,8 @@ use crate::Ticket;
 pub(super) enum Pending {
     /// The session accepts the input.
     Send { session: SessionId, input: Box<UserInput> },
+    /// The active run of the session takes the input in.
+    Steer { session: SessionId, input: Box<UserInput> },
     /// The backend creates the session, because it did not exist.
     Create { session: SessionId, input: Box<UserInput> },
     /// The backend downloads a file.
@@ -171,9 +173,10 @@ impl SuprMachine {
             }
             // A read-only client's messages are dropped without an error; the real frontend expects that.
             Request::Send { .. } | Request::Media { .. } if !self.params.may_send => {}
-            Request::Send { session, content, choice, key } => {
+            Request::Send { session, content, choice, key, steers } => {
                 let input = UserInput { text: content, choice, key, ..UserInput::default() };
-                self.send_input(session.unwrap_or(own), input);
+                let (session, input) = (session.unwrap_or(own), self.completed(input));
+                if steers { self.submit_steer(session, input) } else { self.submit_input(session, input) }
             }
             Request::Media { session, upload: Upload { caption, items }, choice, key } => {
                 let session = session.unwrap_or(own);
@@ -186,10 +189,16 @@ impl SuprMachine {
         }
     }
 
-    fn send_input(&mut self, session: SessionId, mut input: UserInput) {
-        input.traceparent.clone_from(&self.params.traceparent);
-        input.by = Some(Sender::at(DOOR));
-        self.submit_input(session, Box::new(input));
+    /// The input with the members that are the same for all inputs of this connection.
+    fn completed(&self, input: UserInput) -> Box<UserInput> {
+        let (traceparent, by) = (self.params.traceparent.clone(), Some(Sender::at(DOOR)));
+        Box::new(UserInput { traceparent, by, ..input })
+    }
+
+    fn submit_steer(&mut self, session: SessionId, input: Box<UserInput>) {
+        let command = SessionCommand::Send { input: (*input).clone(), when_busy: WhenBusy::Steer };
+        let ticket = self.submit(RegistryRequest::Session(session.clone(), command));
+        self.pending = Some((ticket, Pending::Steer { session, input }));
     }
 
     fn submit_input(&mut self, session: SessionId, input: Box<UserInput>) {
@@ -204,8 +213,8 @@ impl SuprMachine {
         let Some(Item { content, label }) = upload.remaining.pop() else {
             let text = media::text(upload.caption.as_deref(), &upload.labels);
             let MediaUpload { session, choice, key, stored, .. } = *upload;
-            return self
-                .send_input(session, UserInput { text, media: stored, choice, key, ..UserInput::default() });
+            let input = UserInput { text, media: stored, choice, key, ..UserInput::default() };
+            return self.submit_input(session, self.completed(input));
         };
         match content {
             Content::Url(_) if now.duration_since(upload.started) >= FILES_WAIT => {
@@ -251,7 +260,12 @@ impl SuprMachine {
     ) {
         match (pending, answer) {
             // The events of the run tell the client the rest.
-            (Pending::Send { .. } | Pending::Stop, Ok(_)) => {}
+            (Pending::Send { .. } | Pending::Steer { .. } | Pending::Stop, Ok(_)) => {}
+            // The run has ended meanwhile, or there was none: the message starts one.
+            (
+                Pending::Steer { session, input },
+                Err(SessionRefusal::NoActiveRun | SessionRefusal::UnknownSession(_)),
+            ) => self.submit_input(session, input),
             (Pending::Send { session, input }, Err(SessionRefusal::UnknownSession(_))) => {
                 let new_session = Box::new(self.new_session());
                 let ticket = self.submit(RegistryRequest::Create { id: Some(session.clone()), new_session });
@@ -261,7 +275,12 @@ impl SuprMachine {
             (Pending::Create { session, input }, Ok(_) | Err(SessionRefusal::SessionExists(_))) => {
                 self.submit_input(session, input);
             }
-            (Pending::Send { session, input } | Pending::Create { session, input }, Err(refusal)) => {
+            (
+                Pending::Send { session, input }
+                | Pending::Steer { session, input }
+                | Pending::Create { session, input },
+                Err(refusal),
+            ) => {
                 self.refuse_input(&session, &input, &refusal);
                 self.discard(&input.media);
             }

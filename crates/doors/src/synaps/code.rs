@@ -9,6 +9,8 @@ use super::{MAX_ATTACHMENTS, decode::FrameError, wire::RpcEvent};
 pub(super) const OVERSIZE: &str = "frame exceeds 1 MiB limit";
 /// A turn is running. Parents search this text for `abort first`.
 pub(super) const BUSY: &str = "another prompt is in flight; abort first";
+/// A prompt that steers has attachments.
+pub(super) const STEER_WITH_ATTACHMENTS: &str = "attachments cannot be added to a turn that runs";
 /// The result of a subagent that did not finish. Parents take a preview that begins with `error` for a failure.
 pub(super) const SUBAGENT_CUT_OFF: &str = "error: the turn ended before it was done";
 /// The result of a tool call whose input was not completed.

@@ -44,8 +44,8 @@ fn read(line: &[u8]) -> serde_json::Result<RpcCommand> {
     let id = || serde_json::from_slice(line).map(|Id { id }| id);
     Ok(match kind {
         Kind::Prompt => {
-            let Prompt { id, message, attachments } = serde_json::from_slice(line)?;
-            RpcCommand::Prompt { id, message, attachments }
+            let Prompt { id, message, attachments, steer } = serde_json::from_slice(line)?;
+            RpcCommand::Prompt { id, message, attachments, steer }
         }
         Kind::FollowUp => {
             let FollowUp { id, message } = serde_json::from_slice(line)?;
@@ -101,6 +101,8 @@ struct Prompt {
     message: String,
     #[serde(default, deserialize_with = "attachments")]
     attachments: Vec<RpcAttachment>,
+    #[serde(default)]
+    steer: bool,
 }
 
 #[derive(Deserialize)]

@@ -26,6 +26,8 @@ pub(super) enum Pending {
     StoreFiles { prompt: Prompt },
     /// The session accepts a prompt.
     Send,
+    /// The session adds a text to the turn that runs.
+    Steer { id: String },
     /// The session stops the turn.
     Stop,
     /// The session stops the turn of another client, for an `abort`.
@@ -48,7 +50,7 @@ impl Pending {
     /// The `command` of the response.
     fn command(&self) -> &'static str {
         match self {
-            Self::ReadFiles { .. } | Self::StoreFiles { .. } | Self::Send => "prompt",
+            Self::ReadFiles { .. } | Self::StoreFiles { .. } | Self::Send | Self::Steer { .. } => "prompt",
             Self::Stop | Self::StopOther { .. } => "abort",
             Self::Create { .. } => "new_session",
             Self::Messages { .. } | Self::MessageFiles { .. } => "get_messages",
@@ -95,7 +97,12 @@ impl SynapsMachine {
         self.received = Some(now);
         self.note_probe(&command);
         match command {
-            RpcCommand::Prompt { id, message, attachments } => self.prompt(now, id, message, &attachments),
+            RpcCommand::Prompt { id, message, attachments, steer: true } => {
+                self.steer(id, message, &attachments);
+            }
+            RpcCommand::Prompt { id, message, attachments, steer: false } => {
+                self.prompt(now, id, message, &attachments);
+            }
             RpcCommand::FollowUp { id, message } => self.prompt(now, id, message, &[]),
             RpcCommand::Compact { id } => self.compact(now, id),
             RpcCommand::NewSession { id } => self.create_session(id),
@@ -155,6 +162,17 @@ impl SynapsMachine {
                 );
             }
         }
+    }
+
+    /// Adds a text to the turn that runs: the parent's own, or that of another client.
+    fn steer(&mut self, id: String, message: String, attachments: &[RpcAttachment]) {
+        if !attachments.is_empty() {
+            return self.send_error(Some(id), code::STEER_WITH_ATTACHMENTS);
+        }
+        let (text, key, by) = (message, Some(self.take_key()), Some(Sender::at(DOOR)));
+        let input = UserInput { text, key, by, ..UserInput::default() };
+        let command = SessionCommand::Send { input, when_busy: WhenBusy::Steer };
+        self.submit_to_session(command, Pending::Steer { id });
     }
 
     fn begin_turn(&mut self, received: Instant, id: String, input: UserInput) {
@@ -317,7 +335,7 @@ impl SynapsMachine {
                 }
             }
             (Pending::Send | Pending::Stop, _) => {}
-            (Pending::StopOther { id }, _) => {
+            (Pending::Steer { id } | Pending::StopOther { id }, _) => {
                 self.send_response(id, command, vec![("ok", Value::Bool(true))])
             }
             (
@@ -342,6 +360,7 @@ impl SynapsMachine {
             | Pending::Messages { id }
             | Pending::MessageFiles { id, .. }
             | Pending::SetModel { id, .. }
+            | Pending::Steer { id }
             | Pending::Stats { id }
             | Pending::State { id } => id,
             // The turn has just ended, and its end is sent anyway.

@@ -19,6 +19,9 @@ pub enum RpcCommand {
         /// The files of the prompt, at most `MAX_ATTACHMENTS`.
         #[serde(default)]
         attachments: Vec<RpcAttachment>,
+        /// Adds the text to the turn that runs, whoever began it, instead of starting one. An addition of parlor.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        steer: bool,
     },
     /// Starts another turn in the same conversation.
     FollowUp {

@@ -98,7 +98,11 @@ pub(super) fn remove_dead(holders: &Path) -> io::Result<()> {
         let path = entry?.path();
         let is_holder = path.to_string_lossy().ends_with(SUFFIX);
         if is_holder && !is_locked(&path)? {
-            std::fs::remove_file(&path)?;
+            match std::fs::remove_file(&path) {
+                // A holder that ends removes its own file.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
         }
     }
     Ok(())

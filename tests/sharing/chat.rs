@@ -36,6 +36,12 @@ impl TerminalChat {
         terminal.wait_for_prompt().await;
         Self { terminal, is_waiting: false }
     }
+
+    pub(crate) async fn join(home: &Home, session: &str) -> Self {
+        let mut terminal = Terminal::start(home, &["chat", "--session", session], &[]);
+        terminal.wait_for_prompt().await;
+        Self { terminal, is_waiting: false }
+    }
 }
 
 #[async_trait]
@@ -52,8 +58,8 @@ impl Client for TerminalChat {
         self.terminal.type_keys("\x03");
     }
 
-    async fn steer(&mut self, _text: &str) {
-        panic!("the prompt of a terminal cannot steer; `parlor chat --steer` does")
+    async fn steer(&mut self, text: &str) {
+        self.send(&format!("/steer {text}")).await;
     }
 
     fn frames(&mut self) -> &mut Frames {

@@ -1,5 +1,6 @@
 //! A session that was begun at one door is watched, steered, stopped and continued from each of the others.
 
+use crate::chat::TerminalChat;
 use crate::client::{Client, Door, begin, join};
 use crate::home::Home;
 use crate::log::{checked_events, of_type, runs};
@@ -92,6 +93,30 @@ async fn a_socket_of_another_session_watches_live_text() {
     watcher.frames.sees_text(".").await;
     first.stop().await;
     watcher.frames.sees_end().await;
+}
+
+#[tokio::test]
+async fn a_terminal_joins_in_the_middle_of_a_run() {
+    let home = Home::new();
+    let (mut first, session) = begin(Door::Synaps, &home).await;
+    first.send("/wait 600").await;
+    first.steer("early").await;
+    first.sees_text("I heard “early”").await;
+    let mut terminal = TerminalChat::join(&home, &session).await;
+    terminal.sees_text("I heard “early”").await;
+
+    terminal.steer("from the prompt").await;
+    first.sees_text("I heard “from the prompt”").await;
+    terminal.sees_text("I heard “from the prompt”").await;
+    terminal.stop().await;
+    first.sees_end().await;
+    terminal.sees_end().await;
+
+    // At the prompt, Ctrl-C stops the run of another client.
+    first.send("/wait 600").await;
+    terminal.sees_message("/wait 600").await;
+    terminal.stop().await;
+    first.sees_end().await;
 }
 
 #[tokio::test]

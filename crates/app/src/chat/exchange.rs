@@ -44,6 +44,14 @@ pub(super) struct ExchangeOutcome {
     pub(super) should_exit: bool,
 }
 
+/// What the user sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) text: String,
+    /// What happens while another client's run is active.
+    pub(super) when_busy: WhenBusy,
+}
+
 /// A conversation: its session, which the first message creates, and the agent that answers.
 pub(super) struct Conversation<'a> {
     pub(super) sessions: &'a Arc<Sessions>,
@@ -54,12 +62,12 @@ pub(super) struct Conversation<'a> {
 }
 
 impl Conversation<'_> {
-    /// Sends a message and shows the run until it ends. `when_busy` says what happens while another client's run is active.
-    /// The first interrupt stops the run, the second also ends the program, and the third stops waiting for the run.
+    /// Sends a message and shows the run until it ends; before that, what `other_messages` find of other clients. The
+    /// first interrupt stops the run, the second also ends the program, and the third stops waiting for the run.
     pub(super) async fn exchange(
         &mut self,
-        text: String,
-        when_busy: WhenBusy,
+        Message { text, when_busy }: Message,
+        mut other_messages: OtherMessages,
         view: &mut dyn View,
         interrupts: &mut Interrupts,
     ) -> anyhow::Result<ExchangeOutcome> {
@@ -75,9 +83,19 @@ impl Conversation<'_> {
         let by = Some(Sender::at(DOOR));
         let is_own_steer = when_busy == WhenBusy::Steer;
         let input = UserInput { text, choice: self.choice.clone(), by, ..UserInput::default() };
-        let sent = match self.sessions.execute(&id, SessionCommand::Send { input, when_busy }).await {
+        let command = SessionCommand::Send { input, when_busy };
+        let sent = tokio::select! {
+            sent = self.sessions.execute(&id, command) => sent,
+            // Only another process can take this long, if it is stopped.
+            interrupt = interrupts.next() => {
+                view.notice("The process that has the session open does not answer. It may still get the message.")?;
+                let should_exit = interrupt == Interrupt::Terminate;
+                return Ok(ExchangeOutcome { ended: Ended::Stopped, interrupts: 1, should_exit });
+            }
+        };
+        let sent = match sent {
             Err(SessionRefusal::NoActiveRun) => {
-                bail!("no run is active in the session; leave out --steer to send a message")
+                bail!("no run is active in the session, so there is nothing to steer")
             }
             sent => sent?,
         };
@@ -96,7 +114,6 @@ impl Conversation<'_> {
         };
         let mut outcome = ExchangeOutcome { ended: Ended::Stopped, interrupts: 0, should_exit: false };
         let mut stop_notice_shown = false;
-        let mut other_messages = OtherMessages::default();
         loop {
             tokio::select! {
                 update = watcher.next() => {
@@ -139,7 +156,7 @@ impl Conversation<'_> {
                     if outcome.interrupts > 2 {
                         return Ok(outcome);
                     }
-                    self.stop(&id, &run).await;
+                    self.stop(&run);
                 }
                 () = sleep(STOP_NOTICE_DELAY), if outcome.interrupts > 0 && !stop_notice_shown => {
                     stop_notice_shown = true;
@@ -155,16 +172,20 @@ impl Conversation<'_> {
         }
     }
 
-    async fn stop(&self, id: &SessionId, run: &RunId) {
-        let commands = [
-            SessionCommand::Unqueue(run.clone()),
-            SessionCommand::Stop { run: Some(run.clone()), reason: None },
-        ];
-        for command in commands {
-            // The run may have just ended; then there is nothing to stop. A session that cannot record events does not
-            // answer; the health check reports that.
-            let _ = timeout(HEALTH_CHECK_DELAY, self.sessions.execute(id, command)).await;
-        }
+    /// Stops a run, or takes its message out of the queue. Does not wait: the session may not answer, and the user can
+    /// interrupt again.
+    pub(super) fn stop(&self, run: &RunId) {
+        let Some(id) = self.session.clone() else { return };
+        let (sessions, run) = (Arc::clone(self.sessions), run.clone());
+        tokio::spawn(async move {
+            let commands =
+                [SessionCommand::Unqueue(run.clone()), SessionCommand::Stop { run: Some(run), reason: None }];
+            for command in commands {
+                // The run may have just ended; then there is nothing to stop. A session that cannot record events does
+                // not answer; the health check reports that.
+                let _ = timeout(HEALTH_CHECK_DELAY, sessions.execute(&id, command)).await;
+            }
+        });
     }
 
     /// Waits a while, then asks the session whether it can record events. Returns the reason if it cannot.

@@ -3,12 +3,12 @@
 use std::io::{self, Write, stderr, stdout};
 use std::path::Path;
 
-use parlor_vocab::WhenBusy;
+use parlor_vocab::{RunId, WhenBusy};
 
 use super::editor::{Editor, EditorEvent, PROMPT};
-use super::exchange::{Conversation, Ended, ExchangeOutcome};
+use super::exchange::{Conversation, Ended, ExchangeOutcome, Message};
 use super::interrupts::{Interrupt, Interrupts};
-use super::other_runs::OtherRuns;
+use super::other_runs::{OtherMessages, OtherRuns};
 use super::view::TerminalView;
 use crate::console::Console;
 use crate::sessions::pick::short_id;
@@ -19,6 +19,9 @@ pub(crate) const HISTORY: &str = "history";
 
 /// Lines that end the chat. All other lines go to the agent, even if they start with a slash.
 const EXIT_COMMANDS: [&str; 2] = ["/quit", "/exit"];
+
+/// A line that begins so adds its text to the run of another client.
+const STEER_COMMAND: &str = "/steer ";
 
 /// Reads messages and shows the answers until the user leaves.
 pub(super) async fn run(
@@ -41,8 +44,14 @@ pub(super) async fn run(
             (Some(session), Some(seen)) => Some(OtherRuns::after(conversation.sessions, session, seen).await),
             _ => None,
         };
-        let line = next_line(&mut editor, others.as_mut(), interrupts, &mut ctrl_c_count, console).await?;
-        conversation.seen = others.map_or(conversation.seen, |others| Some(others.position()));
+        let line =
+            next_line(&mut editor, conversation, others.as_mut(), interrupts, &mut ctrl_c_count, console)
+                .await?;
+        let mut other_messages = OtherMessages::default();
+        if let Some(others) = others {
+            let (position, messages) = others.into_parts();
+            (conversation.seen, other_messages) = (Some(position), messages);
+        }
         match line {
             None => break,
             Some(text) if EXIT_COMMANDS.contains(&text.as_str()) => break,
@@ -50,8 +59,11 @@ pub(super) async fn run(
             Some(text) => {
                 let (mut out, mut notices) = (stdout(), stderr());
                 let mut view = TerminalView::new(&mut out, &mut notices, console);
-                let (text, when_busy) = (text.trim_end().to_owned(), WhenBusy::Enqueue);
-                match conversation.exchange(text, when_busy, &mut view, interrupts).await {
+                let message = match text.strip_prefix(STEER_COMMAND) {
+                    Some(text) => Message { text: text.trim().to_owned(), when_busy: WhenBusy::Steer },
+                    None => Message { text: text.trim_end().to_owned(), when_busy: WhenBusy::Enqueue },
+                };
+                match conversation.exchange(message, other_messages, &mut view, interrupts).await {
                     Ok(outcome) if outcome.should_exit => break,
                     Ok(outcome) => {
                         ctrl_c_count = outcome.interrupts;
@@ -71,11 +83,14 @@ pub(super) async fn run(
 /// The next line, or `None` if the user leaves instead. Meanwhile prints what other clients say in the session.
 async fn next_line(
     editor: &mut Editor,
+    conversation: &Conversation<'_>,
     mut others: Option<&mut OtherRuns>,
     interrupts: &mut Interrupts,
     ctrl_c_count: &mut usize,
     console: Console,
 ) -> io::Result<Option<String>> {
+    // The run of another client that the user has stopped.
+    let mut stopped: Option<RunId> = None;
     loop {
         // Usually the editor reports Ctrl-C. A signal comes from another program, or from a terminal without line
         // editing; then the editor is still reading the line.
@@ -100,13 +115,19 @@ async fn next_line(
             }
             EditorEvent::End => return Ok(None),
             EditorEvent::Notice(notice) => print_notice(console, &notice)?,
-            EditorEvent::Interrupt if *ctrl_c_count > 0 => return Ok(None),
             EditorEvent::Interrupt => {
+                let active = others.as_deref().and_then(OtherRuns::active).cloned();
+                let notice = match active.filter(|run| stopped.as_ref() != Some(run)) {
+                    Some(run) => {
+                        conversation.stop(&run);
+                        stopped = Some(run);
+                        "Stopping the run of another client. Press Ctrl-C again or Ctrl-D to leave."
+                    }
+                    None if *ctrl_c_count > 0 => return Ok(None),
+                    None => "Press Ctrl-C again or Ctrl-D to leave, or type a message and press Enter.",
+                };
                 *ctrl_c_count += 1;
-                print_notice(
-                    console,
-                    "Press Ctrl-C again or Ctrl-D to leave, or type a message and press Enter.",
-                )?;
+                print_notice(console, notice)?;
                 if still_reading {
                     write!(stderr(), "{PROMPT}")?;
                 } else {
@@ -141,6 +162,12 @@ fn print_welcome(conversation: &Conversation<'_>, agent: &AgentConfig, console: 
     let mut out = stderr();
     writeln!(out, "{}", console.style.bold(&format!("{name} ({what}) {task}.")))?;
     writeln!(out, "{hint}")?;
+    if conversation.session.is_some() {
+        writeln!(
+            out,
+            "What other clients do in the session is shown here; /steer TEXT adds a text to their run."
+        )?;
+    }
     writeln!(out, "Ctrl-C stops an answer. Ctrl-D or /quit leaves; the session is saved.\n")
 }
 

@@ -20,9 +20,10 @@ use parlor_engine::Sessions;
 use parlor_vocab::{AgentChoice, AgentId, Reasoning, SessionCommand, SessionRefusal, WhenBusy};
 use tokio::time::timeout;
 
-use self::exchange::{Conversation, Ended};
+use self::exchange::{Conversation, Ended, Message};
 use self::interrupts::Interrupts;
 use self::model_request::ModelRequest;
+use self::other_runs::OtherMessages;
 use self::view::{JsonView, PlainView, View};
 use crate::console::Console;
 use crate::home::Home;
@@ -141,7 +142,9 @@ pub(crate) async fn chat(
         &mut plain
     };
     let when_busy = if options.steer { WhenBusy::Steer } else { WhenBusy::Enqueue };
-    let outcome = conversation.exchange(message, when_busy, view, &mut interrupts).await?;
+    let message = Message { text: message, when_busy };
+    let others = OtherMessages::default();
+    let outcome = conversation.exchange(message, others, view, &mut interrupts).await?;
     if outcome.interrupts == 0 {
         leave(sessions, view, &mut interrupts).await?;
     }

@@ -108,7 +108,7 @@ pub async fn serve_web(
             Ok(Some((stream, peer, permit))) => {
                 let (protocol, router, stop) = (protocol.clone(), router.clone(), stop.clone());
                 let memory = ResponseMemory::new(&site.deps.memory, limits.write_wait);
-                let head = Arc::new(heads.connection(peer.group()));
+                let head = Arc::new(heads.add_connection(peer.group()));
                 let client = HttpClient { stream, peer, head: Arc::clone(&head) };
                 site.tasks.spawn(async move {
                     serve_connection(client, &protocol, router, memory, limits.connection_life, stop).await;
@@ -174,13 +174,13 @@ async fn acquire(
         return limiter.try_acquire(group);
     }
     loop {
-        let mut wait_begins = pin!(heads.wait_begins());
-        wait_begins.as_mut().enable();
+        let mut next_wait = pin!(heads.next_wait());
+        next_wait.as_mut().enable();
         heads.close_oldest(group);
         tokio::select! {
             biased;
             permit = limiter.acquire(group) => return permit,
-            () = wait_begins => {}
+            () = next_wait => {}
         }
     }
 }
@@ -224,7 +224,7 @@ async fn serve_connection(
         _ = &mut connection => return,
         () = memory.stalled() => return,
         // Without a request there is no answer to complete.
-        () = head.has_to_close() => match head.has_had_request() {
+        () = head.close_requested() => match head.has_had_request() {
             true => connection.as_mut().graceful_shutdown(),
             false => return,
         },

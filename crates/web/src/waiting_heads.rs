@@ -1,8 +1,8 @@
 //! Which connections wait for the head of a request, so that the one that has waited longest can make room for a new
 //! connection.
 //!
-//! Without this, a client that opens connections and never completes a request could keep new connections out, its own
-//! user's included, until its requests time out.
+//! Without this, a client that opens connections and never completes a request could use up the connections of its group,
+//! and keep out the group's other clients, such as those of the same user, until its requests time out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -21,13 +21,14 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Default)]
 pub(crate) struct WaitingHeads {
     inner: Mutex<Inner>,
-    began: Notify,
+    wait_began: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// How many waits there were. A wait with a smaller number began earlier.
-    waits: u64,
+    /// The number of the newest wait; waits are numbered in the order in which they began.
+    last_wait: u64,
+    /// By group; the oldest wait first.
     waiting: HashMap<PeerGroup, BTreeMap<u64, Signals>>,
 }
 
@@ -41,12 +42,12 @@ struct Signals {
 }
 
 impl WaitingHeads {
-    /// A new connection of `group`, which waits for the head of its first request.
-    pub(crate) fn connection(self: &Arc<Self>, group: PeerGroup) -> HeadWait {
+    /// Adds a connection of `group`, which waits for the head of its first request.
+    pub(crate) fn add_connection(self: &Arc<Self>, group: PeerGroup) -> HeadWait {
         let (signals, has_had_request, wait) = Default::default();
-        let wait = HeadWait { heads: Arc::clone(self), group, signals, has_had_request, wait };
-        wait.begin();
-        wait
+        let head_wait = HeadWait { heads: Arc::clone(self), group, signals, has_had_request, wait };
+        head_wait.begin();
+        head_wait
     }
 
     /// Closes the connection of `group` that has waited longest. Returns a token that is cancelled when it is closed, or
@@ -59,8 +60,8 @@ impl WaitingHeads {
     }
 
     /// Completes when a connection begins to wait.
-    pub(crate) fn wait_begins(&self) -> Notified<'_> {
-        self.began.notified()
+    pub(crate) fn next_wait(&self) -> Notified<'_> {
+        self.wait_began.notified()
     }
 
     /// Locks in spite of poisoning: no code under the lock panics in the middle of a change.
@@ -69,7 +70,7 @@ impl WaitingHeads {
     }
 }
 
-/// Says of one connection when it waits for the head of a request. Dropping it means that the connection is closed.
+/// Tracks whether one connection waits for the head of a request. Dropping it marks the connection as closed.
 #[derive(Debug)]
 pub(crate) struct HeadWait {
     heads: Arc<WaitingHeads>,
@@ -83,7 +84,7 @@ pub(crate) struct HeadWait {
 
 impl HeadWait {
     /// Waits until this connection has to close.
-    pub(crate) async fn has_to_close(&self) {
+    pub(crate) async fn close_requested(&self) {
         self.signals.close.cancelled().await;
     }
 
@@ -95,11 +96,11 @@ impl HeadWait {
     /// The connection waits for the head of the next request from now on.
     fn begin(&self) {
         let (mut wait, mut inner) = (self.wait(), self.heads.inner());
-        inner.waits += 1;
-        let number = inner.waits;
+        inner.last_wait += 1;
+        let number = inner.last_wait;
         inner.waiting.entry(self.group).or_default().insert(number, self.signals.clone());
         *wait = Some(number);
-        self.heads.began.notify_waiters();
+        self.heads.wait_began.notify_waiters();
     }
 
     /// The head of a request has arrived.
@@ -131,7 +132,7 @@ impl Drop for HeadWait {
     }
 }
 
-/// The body of an answer. When it is sent, its connection waits for the next request.
+/// The body of an answer. When it is dropped, its connection waits for the next request.
 pub(crate) struct AnswerBody {
     body: Body,
     connection: Arc<HeadWait>,
@@ -176,8 +177,8 @@ mod tests {
     #[test]
     fn the_connection_of_the_group_that_has_waited_longest_is_closed() {
         let heads = Arc::new(WaitingHeads::default());
-        let [first, second, busy] = [(); 3].map(|()| Arc::new(heads.connection(PeerGroup::Owner)));
-        let other = heads.connection(PeerGroup::OtherUsers);
+        let [first, second, busy] = [(); 3].map(|()| Arc::new(heads.add_connection(PeerGroup::Owner)));
+        let other = heads.add_connection(PeerGroup::OtherUsers);
         busy.on_request();
         // It has answered a request, so it has waited less long than the second one.
         first.on_request();

@@ -81,17 +81,18 @@ pub(super) async fn respond(
     let session = SessionId::parse(id).map_err(|_| SessionApiError::Unknown)?;
     let head = sessions.record(&session).await?.head;
     let evictions = site.deps.tokens.now().evictions;
-    // The stream belongs to no socket, so it replaces none.
+    // A slot belongs to a session, and a new one replaces the old. A random id takes a slot and replaces none.
     let Ok(slot) = site.connections.reserve(&uuid((site.deps.random)()), evictions) else {
         return Ok(site.refuse(HandshakeError::TooMany, parts));
     };
-    // After a number beyond the last event, the session was deleted and created again: the client knows none of it.
+    // A number beyond the last event is from an earlier session with this id, which was deleted: the client has seen
+    // nothing of this one.
     let after = if after > head.0 { Seq::START } else { Seq(after) };
     // Frames depend on earlier events of the same run, so reading starts where the run does.
     let start = sessions.start_of_run_at(&session, after).await?;
     let watcher = sessions.join(&session, start).await;
-    let mut messages = Messages::new(session, Arc::clone(&site.deps.clock));
-    (messages.after, messages.head, messages.last) = (after, head, start);
+    let messages =
+        Messages { after, head, last: start, ..Messages::new(session, Arc::clone(&site.deps.clock)) };
     let (stop, _) = slot.occupy();
     let limits = site.deps.settings.limits;
     let stream = EventStream {
@@ -132,6 +133,7 @@ struct EventStream {
     is_ending: bool,
     keep_alive: Duration,
     memory_wait: Duration,
+    /// Keeps the connection from ending because of its age.
     _deferred: DeferredEnd,
     _slot: ConnectionSlot,
 }
@@ -197,7 +199,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// Messages of all events, and of the text that is written from the first event on.
+    /// Messages of a session from its first event on.
     fn new(session: SessionId, clock: Arc<dyn Clock>) -> Self {
         let replay = Replay::new(session.clone());
         Self { session, replay, after: Seq::START, head: Seq::START, last: Seq::START, clock }
@@ -211,7 +213,7 @@ impl Messages {
             SessionUpdate::Delta { .. } if self.last < self.head => return None,
             SessionUpdate::Delta { run, stream, text } => {
                 let data = self.replay.delta(run, stream, text, self.clock.now());
-                return Some(message(b"event: delta", &data));
+                return Some(encode_message(b"event: delta", &data));
             }
         };
         if entry.seq <= self.last {
@@ -221,12 +223,12 @@ impl Messages {
         self.last = entry.seq;
         let frame = self.replay.frame(entry)?;
         (entry.seq > self.after)
-            .then(|| message(format!("id: {}", entry.seq.0).as_bytes(), &shortened(frame)))
+            .then(|| encode_message(format!("id: {}", entry.seq.0).as_bytes(), &shortened(frame)))
     }
 }
 
 /// A message with one line before its data. The data is JSON without line breaks.
-fn message(line: &[u8], data: &[u8]) -> Vec<u8> {
+fn encode_message(line: &[u8], data: &[u8]) -> Vec<u8> {
     [line, b"\ndata: ", data, b"\n\n"].concat()
 }
 

@@ -29,19 +29,20 @@ pub(crate) struct Excerpt {
     /// How many lines of the file were counted.
     pub(crate) lines: usize,
     /// Whether `lines` counts all lines of the file.
-    pub(crate) complete: bool,
+    pub(crate) all_counted: bool,
     /// Whether the file has lines after those in `text`.
-    pub(crate) more: bool,
+    pub(crate) has_more: bool,
     /// Whether `text` ends because of [`READ_OUTPUT_BYTES`].
-    pub(crate) full: bool,
+    pub(crate) is_full: bool,
     /// How many lines in `text` are truncated.
     pub(crate) cut_lines: usize,
-    /// Whether `text` has replacement characters for invalid UTF-8.
+    /// Whether a line that is shown completely has replacement characters for invalid UTF-8.
     pub(crate) invalid_utf8: bool,
 }
 
 /// Reads `limit` lines from line `offset` on, counted from 1. Calls `check` for every buffer; its failure ends the
-/// reading. `redact` removes the part of a secret at the end of a truncated line.
+/// reading. `redact` removes the part of a secret at the end of a truncated line. The inner error is one of reading, the
+/// outer one comes from `check`.
 pub(crate) fn excerpt(
     source: impl Read,
     offset: usize,
@@ -72,21 +73,24 @@ fn excerpt_up_to(
             Err(error) => return Ok(Err(error)),
         };
         if piece.is_empty() || scanned >= max_bytes {
-            found.complete = piece.is_empty();
+            found.all_counted = piece.is_empty();
             break;
         }
         let end = memchr::memchr(b'\n', piece);
-        let wanted =
-            found.lines + 1 >= offset && found.lines + 1 < offset.saturating_add(limit) && !found.full;
+        let wanted = found.wants_next_line(offset, limit);
         let taken = match (wanted, end) {
             (true, end) => {
                 line.push(&piece[..end.unwrap_or(piece.len())]);
                 end.map_or(piece.len(), |end| end + 1)
             }
             (false, Some(_)) => {
-                // This line is not shown. Count it together with the following lines that are not shown either.
-                let skip =
-                    if found.full || found.lines >= offset { usize::MAX } else { offset - 1 - found.lines };
+                // This line is not shown. Count it together with the following lines that are not shown either: all
+                // lines up to the end if the range is over, else those before `offset`.
+                let skip = if found.is_full || found.lines >= offset {
+                    usize::MAX
+                } else {
+                    offset - 1 - found.lines
+                };
                 let (count, taken) = skip_lines(piece, skip);
                 found.lines += count;
                 line.open = taken == piece.len() && piece.last() != Some(&b'\n');
@@ -106,11 +110,10 @@ fn excerpt_up_to(
         }
     }
     if line.open {
-        let wanted =
-            found.lines + 1 >= offset && found.lines + 1 < offset.saturating_add(limit) && !found.full;
+        let wanted = found.wants_next_line(offset, limit);
         found.end_line(line, wanted, redact);
     }
-    found.more = !found.complete || found.lines >= offset.saturating_add(found.shown);
+    found.has_more = !found.all_counted || found.lines >= offset.saturating_add(found.shown);
     Ok(Ok(found))
 }
 
@@ -133,6 +136,7 @@ struct Line {
     /// The first bytes of the line: as many as are shown.
     start: Vec<u8>,
     length: usize,
+    /// Whether bytes of the line were read and its newline was not.
     open: bool,
 }
 
@@ -147,29 +151,35 @@ impl Line {
 }
 
 impl Excerpt {
+    /// Whether the line after those that were counted is in the range of `limit` lines from `offset` on, and has room.
+    fn wants_next_line(&self, offset: usize, limit: usize) -> bool {
+        let next = self.lines + 1;
+        next >= offset && next < offset.saturating_add(limit) && !self.is_full
+    }
+
     fn end_line(&mut self, line: Line, wanted: bool, redact: &dyn Redact) {
         self.lines += 1;
         if !wanted {
             return;
         }
-        let complete = line.length <= READ_LINE_BYTES;
+        let is_whole = line.length <= READ_LINE_BYTES;
         let text = String::from_utf8_lossy(&line.start);
-        let shown = match complete {
+        let shown = match is_whole {
             true => Cow::Borrowed(text.as_ref()),
             false => redact.redact_truncated(prefix(&text, READ_LINE_BYTES)),
         };
         if self.shown > 0 && self.text.len() + shown.len() > READ_OUTPUT_BYTES {
-            self.full = true;
+            self.is_full = true;
             return;
         }
         self.shown += 1;
         self.text.push_str(&format!("{:>6}\t{}", self.lines, shown.trim_end_matches('\r')));
-        if !complete {
+        if !is_whole {
             self.cut_lines += 1;
             self.text.push_str(&format!(" [… cut: the line has {} bytes]", line.length));
         }
         self.text.push('\n');
-        self.invalid_utf8 |= complete && matches!(text, Cow::Owned(_));
+        self.invalid_utf8 |= is_whole && matches!(text, Cow::Owned(_));
     }
 }
 
@@ -204,7 +214,7 @@ mod tests {
     fn a_full_output_ends_after_a_line_and_the_rest_is_counted() {
         let text = format!("{}\n", "x".repeat(READ_LINE_BYTES)).repeat(1000);
         let found = lines(&text, 1, 1000);
-        assert!(found.full && found.more);
+        assert!(found.is_full && found.has_more);
         assert!(found.text.len() <= READ_OUTPUT_BYTES + READ_LINE_BYTES);
         assert!(found.shown > 100 && found.shown < 140, "{}", found.shown);
         assert_eq!(found.lines, 1000);
@@ -214,7 +224,7 @@ mod tests {
     fn counting_ends_at_the_limit() {
         let endless = io::repeat(b'\n');
         let found = excerpt_up_to(1 << 20, endless, 1, 1, &NoSecrets, || Ok(())).unwrap().unwrap();
-        assert!(!found.complete && found.more);
+        assert!(!found.all_counted && found.has_more);
         assert!(found.lines >= 1 << 20);
     }
 
@@ -238,8 +248,8 @@ mod tests {
             let found = excerpt(source, offset, limit, &NoSecrets, || Ok(())).unwrap().unwrap();
             prop_assert_eq!(&found.text, &expected);
             prop_assert_eq!(found.lines, all.len());
-            prop_assert!(found.complete);
-            prop_assert_eq!(found.more, all.len() >= offset + found.shown);
+            prop_assert!(found.all_counted);
+            prop_assert_eq!(found.has_more, all.len() >= offset + found.shown);
         }
     }
 

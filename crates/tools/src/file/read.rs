@@ -123,8 +123,8 @@ fn image(
 
 /// The lines, followed by notes on what is left out and on how to read on.
 fn to_output(path: &str, found: Excerpt, offset: usize) -> Result<ToolOutput, Failure> {
-    let Excerpt { mut text, shown, lines, cut_lines, more, .. } = found;
-    let count = match (lines, found.complete) {
+    let Excerpt { mut text, shown, lines, cut_lines, has_more, .. } = found;
+    let count = match (lines, found.all_counted) {
         (1, true) => "1 line".to_owned(),
         (lines, true) => format!("{lines} lines"),
         (lines, false) => format!("more than {lines} lines"),
@@ -142,10 +142,10 @@ fn to_output(path: &str, found: Excerpt, offset: usize) -> Result<ToolOutput, Fa
     if found.invalid_utf8 {
         text.push_str("[some bytes are not UTF-8 and are shown as \u{fffd}]\n");
     }
-    if more {
+    if has_more {
         let next = last + 1;
         let reason =
-            if found.full { format!("{READ_OUTPUT_BYTES} bytes are the limit; ") } else { String::new() };
+            if found.is_full { format!("{READ_OUTPUT_BYTES} bytes are the limit; ") } else { String::new() };
         text.push_str(&format!(
             "[lines {offset} to {last}; `{path}` has {count}; {reason}go on with \"offset\": {next}]\n"
         ));

@@ -7,7 +7,7 @@ use parlor_vocab::{Clock, Timestamp};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
-use crate::flow::{self, PendingLogin};
+use crate::flow::{self, FlowDeps, PendingLogin};
 use crate::http::Http;
 use crate::record::Login;
 use crate::store::{LOCK_STEP, SecretLock};
@@ -147,8 +147,13 @@ impl LoginManager {
         }
         let permit = Arc::clone(&inner.pending_logins).try_acquire_owned();
         let permit = permit.map_err(|_| LoginError::TooMany { limit: MAX_FLOWS })?;
-        let (http, admits_peer) = (Arc::clone(&inner.http), Arc::clone(&inner.admits_peer));
-        let deps = (Arc::clone(&provider), http, inner.redactor.clone(), inner.time.clone(), admits_peer);
+        let deps = FlowDeps {
+            provider: Arc::clone(&provider),
+            http: Arc::clone(&inner.http),
+            redactor: inner.redactor.clone(),
+            time: inner.time.clone(),
+            admits_peer: Arc::clone(&inner.admits_peer),
+        };
         let inner = Arc::clone(inner);
         Ok(flow::start(deps, request, permit, move |flow, granted| async move {
             inner.store_granted(&provider, flow, granted).await

@@ -18,7 +18,7 @@ pub(super) async fn tokens(
     context: &FlowContext,
     extra: &[(String, String)],
 ) -> Result<GrantedTokens, LoginError> {
-    let provider = &context.provider;
+    let provider = &context.deps.provider;
     let missing =
         || LoginError::FlowNotConfigured { provider: provider.name.clone(), flow: LoginFlow::Browser };
     let authorize_url = provider.authorize_url.clone().ok_or_else(missing)?;
@@ -38,7 +38,8 @@ pub(super) async fn tokens(
     }
     let (url, state) = request.url();
     context.send(LoginProgress::Url { flow: LoginFlow::Browser, url: url.into() });
-    let code =
-        callback.wait_for_code(&Secret::new(state.secret()), &context.redactor, &context.admits_peer).await?;
-    exchange(&context.http, provider, &context.redactor, &code, &verifier, redirect).await
+    let code = callback
+        .wait_for_code(&Secret::new(state.secret()), &context.deps.redactor, &context.deps.admits_peer)
+        .await?;
+    exchange(&context.deps.http, provider, &context.deps.redactor, &code, &verifier, redirect).await
 }

@@ -35,7 +35,7 @@ pub(super) async fn tokens(
     context: &FlowContext,
     device: &DeviceEndpoints,
 ) -> Result<GrantedTokens, LoginError> {
-    let (provider, redactor) = (&context.provider, &context.redactor);
+    let (provider, redactor) = (&context.deps.provider, &context.deps.redactor);
     let code = request_code(context, device).await?;
     redactor.learn(&Secret::new(code.device_code().secret()));
     context.send(LoginProgress::Url { flow: LoginFlow::Device, url: code.verification_uri().to_string() });
@@ -47,13 +47,13 @@ pub(super) async fn tokens(
         expires_in_seconds: code.expires_in().as_secs(),
     }));
     let client = client(provider).set_token_uri(TokenUrl::from_url(device.poll_url.clone()));
-    let call = HttpCall::retrying(&context.http);
-    let now = context.time.clone();
+    let call = HttpCall::retrying(&context.deps.http);
+    let now = context.deps.time.clone();
     let answer = client
         .exchange_device_access_token(&code)
         .set_time_fn(move || DateTime::from_timestamp_millis(now.now().0).unwrap_or_default())
         .set_max_backoff_interval(MAX_INTERVAL)
-        .request_async(&call, |wait| context.time.sleep(wait.clamp(MIN_INTERVAL, MAX_INTERVAL)), None)
+        .request_async(&call, |wait| context.deps.time.sleep(wait.clamp(MIN_INTERVAL, MAX_INTERVAL)), None)
         .await;
     let error = match answer {
         Ok(answer) => return Ok(GrantedTokens::new(&answer, provider, redactor)),
@@ -80,7 +80,7 @@ async fn request_code(
     context: &FlowContext,
     device: &DeviceEndpoints,
 ) -> Result<StandardDeviceAuthorizationResponse, LoginError> {
-    let (provider, call) = (&context.provider, HttpCall::new(&context.http));
+    let (provider, call) = (&context.deps.provider, HttpCall::new(&context.deps.http));
     let client =
         client(provider).set_device_authorization_url(DeviceAuthorizationUrl::from_url(device.url.clone()));
     let answer = client
@@ -90,6 +90,6 @@ async fn request_code(
         .await;
     answer.map_err(|error| match call.status() {
         Some(404) => LoginError::DeviceUnsupported,
-        status => LoginError::DeviceRequest { status, reason: reason(&error, &context.redactor) },
+        status => LoginError::DeviceRequest { status, reason: reason(&error, &context.deps.redactor) },
     })
 }

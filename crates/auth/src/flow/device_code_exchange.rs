@@ -49,7 +49,7 @@ pub(super) async fn tokens(
     redirect: &Url,
 ) -> Result<GrantedTokens, LoginError> {
     let code = request_code(context, device).await?;
-    context.redactor.learn(&Secret::from(code.device_auth_id.clone()));
+    context.deps.redactor.learn(&Secret::from(code.device_auth_id.clone()));
     let lifetime = code.expires_in.map_or(DEFAULT_LIFETIME, Duration::from_secs);
     let interval =
         code.interval.map_or(DEFAULT_INTERVAL, Duration::from_secs).clamp(MIN_INTERVAL, MAX_INTERVAL);
@@ -64,15 +64,16 @@ pub(super) async fn tokens(
     let entered = poll(context, device, &code, interval, lifetime).await?;
     let (code, verifier) = (Secret::from(entered.authorization_code), Secret::from(entered.code_verifier));
     let redirect = RedirectUrl::from_url(redirect.clone());
-    exchange(&context.http, &context.provider, &context.redactor, &code, &verifier, redirect).await
+    exchange(&context.deps.http, &context.deps.provider, &context.deps.redactor, &code, &verifier, redirect)
+        .await
 }
 
 async fn request_code(context: &FlowContext, device: &DeviceEndpoints) -> Result<CodeResponse, LoginError> {
     let failed = |status, reason: &str| LoginError::DeviceRequest {
         status,
-        reason: sanitize(&context.redactor, reason),
+        reason: sanitize(&context.deps.redactor, reason),
     };
-    let body = json!({"client_id": context.provider.client_id, "scope": context.provider.scopes.join(" ")});
+    let body = json!({"client_id": context.deps.provider.client_id, "scope": context.deps.provider.scopes.join(" ")});
     let answer = post(context, &device.url, &body).await.map_err(|error| failed(None, &error.to_string()))?;
     match answer.status().as_u16() {
         404 => Err(LoginError::DeviceUnsupported),
@@ -90,11 +91,11 @@ async fn poll(
     lifetime: Duration,
 ) -> Result<PollResponse, LoginError> {
     let failed = |status, reason: &str| {
-        Err(LoginError::DevicePoll { status: Some(status), reason: sanitize(&context.redactor, reason) })
+        Err(LoginError::DevicePoll { status: Some(status), reason: sanitize(&context.deps.redactor, reason) })
     };
     let body = json!({"device_auth_id": code.device_auth_id.as_str(), "user_code": code.user_code});
-    let end = later(context.time.now(), lifetime);
-    while context.time.now() <= end {
+    let end = later(context.deps.time.now(), lifetime);
+    while context.deps.time.now() <= end {
         match post(context, &device.poll_url, &body).await {
             Ok(answer) => match answer.status().as_u16() {
                 // The user has not entered the code yet.
@@ -109,7 +110,7 @@ async fn poll(
             // The network may recover before the code expires.
             Err(_) => interval = (interval + SLOW_DOWN_STEP).min(MAX_INTERVAL),
         }
-        context.time.sleep(interval).await;
+        context.deps.time.sleep(interval).await;
     }
     Err(LoginError::CodeExpired)
 }
@@ -122,7 +123,7 @@ async fn post(context: &FlowContext, url: &Url, body: &Value) -> Result<HttpResp
         .header(CONTENT_TYPE, "application/json")
         .body(body.to_string().into_bytes())
         .map_err(|_| HttpError::InvalidUrl)?;
-    context.http.send(request).await
+    context.deps.http.send(request).await
 }
 
 /// The error text in a response. Its other members are ignored, because they may contain secrets.

@@ -33,12 +33,13 @@ pub enum LoginFlow {
 /// Which flow to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoginPreference {
-    /// This flow, even if only the other one is configured.
+    /// This flow and no other. The login fails if it is not configured.
     Only(LoginFlow),
     /// The browser flow if it is configured, else the device flow.
     #[default]
     Browser,
-    /// The device flow if the provider supports it, else the browser flow. For machines without a display.
+    /// The device flow if it is configured and the provider supports it, else the browser flow. For machines without a
+    /// display.
     Device,
 }
 
@@ -97,7 +98,7 @@ pub struct PendingLogin {
 }
 
 impl PendingLogin {
-    /// Waits for the next progress. `None` after the last one. Cancel safe.
+    /// Waits for the next report. `None` after the last one. Cancel safe.
     pub async fn next(&mut self) -> Option<LoginProgress> {
         self.progress.recv().await
     }
@@ -113,25 +114,30 @@ impl PendingLogin {
     }
 }
 
-/// The dependencies of a pending login.
-pub(crate) struct FlowContext {
+/// The dependencies of a login.
+pub(crate) struct FlowDeps {
     pub(crate) provider: Arc<LoginProvider>,
     pub(crate) http: Arc<Http>,
     pub(crate) redactor: Redactor,
     pub(crate) time: Time,
     pub(crate) admits_peer: AdmitsPeer,
-    progress: mpsc::Sender<LoginProgress>,
+}
+
+/// What the task of a pending login works with.
+struct FlowContext {
+    deps: FlowDeps,
+    progress_sender: mpsc::Sender<LoginProgress>,
 }
 
 impl FlowContext {
     /// Reports progress. The queue always has room, and a dropped receiver is ignored.
     fn send(&self, progress: LoginProgress) {
-        let _ = self.progress.try_send(progress);
+        let _ = self.progress_sender.try_send(progress);
     }
 
     /// Obtains tokens with the flow that `request` asks for.
     async fn obtain_tokens(&self, request: &LoginRequest) -> Result<(LoginFlow, GrantedTokens), LoginError> {
-        let provider = &self.provider;
+        let provider = &self.deps.provider;
         match request.preference {
             LoginPreference::Only(LoginFlow::Browser) => self.browser(&request.authorize_params).await,
             LoginPreference::Browser if provider.has_browser() => {
@@ -152,10 +158,10 @@ impl FlowContext {
 
     async fn device(&self) -> Result<(LoginFlow, GrantedTokens), LoginError> {
         let missing = || LoginError::FlowNotConfigured {
-            provider: self.provider.name.clone(),
+            provider: self.deps.provider.name.clone(),
             flow: LoginFlow::Device,
         };
-        let device = self.provider.device.as_ref().ok_or_else(missing)?;
+        let device = self.deps.provider.device.as_ref().ok_or_else(missing)?;
         let granted = match &device.exchange {
             DeviceExchange::Tokens => device::tokens(self, device).await,
             DeviceExchange::Code { verification_url, redirect_url } => {
@@ -171,24 +177,23 @@ impl FlowContext {
 }
 
 /// Starts a login in a task of its own. The task passes the granted tokens to `store`.
-pub(crate) fn start<K, F>(
-    deps: (Arc<LoginProvider>, Arc<Http>, Redactor, Time, AdmitsPeer),
+pub(crate) fn start<S, F>(
+    deps: FlowDeps,
     request: LoginRequest,
     permit: OwnedSemaphorePermit,
-    store: K,
+    store: S,
 ) -> PendingLogin
 where
-    K: FnOnce(LoginFlow, GrantedTokens) -> F + Send + 'static,
+    S: FnOnce(LoginFlow, GrantedTokens) -> F + Send + 'static,
     F: Future<Output = Result<LoginOutcome, LoginError>> + Send + 'static,
 {
-    let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
+    let (progress_sender, progress) = mpsc::channel(PROGRESS_QUEUE);
     let cancel = CancellationToken::new();
     let cancelled = cancel.clone();
-    let (provider, http, redactor, time, admits_peer) = deps;
-    let context = FlowContext { provider, http, redactor, time, admits_peer, progress: sender };
+    let context = FlowContext { deps, progress_sender };
     tokio::spawn(async move {
         context.send(LoginProgress::Started);
-        let wait = context.provider.login_wait;
+        let wait = context.deps.provider.login_wait;
         let granted = tokio::select! {
             // Tokens that are granted already are stored, even if the login is cancelled at the same time.
             biased;
@@ -202,7 +207,7 @@ where
             Err(error) => Err(error),
         };
         context.send(match done {
-            Ok(login) => LoginProgress::Completed(login),
+            Ok(outcome) => LoginProgress::Completed(outcome),
             Err(LoginError::Cancelled) => LoginProgress::Cancelled,
             Err(error) => LoginProgress::Failed(error),
         });

@@ -5,13 +5,13 @@
 
 use anstyle_parse::state::{State, state_change};
 
-/// The longest invisible part between two letters of a secret that is recognized in streamed text. In complete text
-/// there is no limit.
+/// In streamed text, a secret is recognized if each invisible part between its letters has at most this many bytes. In
+/// complete text there is no limit.
 pub const MAX_INVISIBLE_BYTES: usize = 256;
 
 const ESCAPE: u8 = 0x1b;
 
-/// A kind of display. Each one hides other parts of a text.
+/// A kind of display. They hide different parts of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Display {
     /// Executes escape sequences, which may contain letters.
@@ -33,6 +33,7 @@ pub(super) enum InvisiblePrefix {
 
 /// Whether an invisible character may start with this byte. Some visible characters start with the same bytes.
 pub(super) fn may_be_invisible(byte: u8) -> bool {
+    // The first bytes of the characters in `is_invisible`.
     matches!(byte, 0..=8 | 0xb | 0xc | 0xe..=0x1f | 0x7f | 0xc2 | 0xcd | 0xd8 | 0xe1..=0xe3 | 0xef | 0xf3)
 }
 
@@ -98,6 +99,7 @@ fn escape_sequence(text: &[u8], max: usize) -> InvisiblePrefix {
             state = next;
         }
         if state == State::Ground {
+            // The sequence takes its last character whole.
             let is_continuation = |byte: &&u8| matches!(**byte, 0x80..=0xbf);
             let end = position + 1;
             return InvisiblePrefix::Bytes(end + text[end..].iter().take_while(is_continuation).count());

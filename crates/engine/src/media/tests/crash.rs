@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parlor_vocab::{MediaId, Timestamp};
 
-use super::names;
+use super::file_names;
 use crate::media::{MAX_MEDIA_BYTES, MediaStore, PIECE_BYTES};
 
 /// The environment variable with the child's state folder.
@@ -91,7 +91,7 @@ async fn files_reported_as_stored_survive_sigkill() {
     }
     assert!(stored.len() >= ROUNDS, "{}", stored.len());
     // Every file under a hash is complete, whether or not a child reported it.
-    let complete: BTreeSet<MediaId> = names(home.path())
+    let complete: BTreeSet<MediaId> = file_names(home.path())
         .iter()
         .filter(|name| !name.starts_with(".upload-"))
         .map(|name| MediaId::parse(name).unwrap())
@@ -101,5 +101,5 @@ async fn files_reported_as_stored_survive_sigkill() {
     }
     // The killed children left unfinished uploads, and a sweep removes them.
     store.sweep(complete.clone(), Duration::ZERO, Timestamp(i64::MAX), false).await.unwrap();
-    assert_eq!(names(home.path()).len(), complete.len());
+    assert_eq!(file_names(home.path()).len(), complete.len());
 }

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use super::names;
+use super::file_names;
 use crate::media::{MAX_MEDIA_BYTES, MediaError, MediaStore};
 
 /// A small file system in memory.
@@ -53,7 +53,7 @@ async fn a_full_disk_is_reported_and_no_partial_file_stays() {
     let error = store.put("large", vec![2; 2_000_000], MAX_MEDIA_BYTES).await.unwrap_err();
     assert!(matches!(error, MediaError::Full { .. }), "{error:?}");
     assert!(error.to_string().contains("no room left on the disk"), "{error}");
-    assert_eq!(names(disk.path()), [small.id.as_str()]);
+    assert_eq!(file_names(disk.path()), [small.id.as_str()]);
 
     let mut upload = store.begin_upload(MAX_MEDIA_BYTES).await.unwrap();
     let error = loop {
@@ -62,7 +62,7 @@ async fn a_full_disk_is_reported_and_no_partial_file_stays() {
         }
     };
     assert!(matches!(error, MediaError::Full { .. }), "{error:?}");
-    assert_eq!(names(disk.path()), [small.id.as_str()], "even while the upload object exists");
+    assert_eq!(file_names(disk.path()), [small.id.as_str()], "even while the upload object exists");
     drop(upload);
 
     // Content that is stored already needs no space, and new content that fits is stored.

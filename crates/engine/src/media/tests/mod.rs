@@ -17,11 +17,11 @@ use super::MediaStore;
 
 /// A well-formed id of no stored file.
 fn unknown_id() -> MediaId {
-    MediaId::parse(&"0".repeat(64)).expect("short")
+    MediaId::parse(&"0".repeat(64)).expect("64 digits are an id")
 }
 
 /// The sorted names of the files in the store's folder; empty if there is no folder.
-fn names(home: &Path) -> Vec<String> {
+fn file_names(home: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(home.join("media")) else { return Vec::new() };
     let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("readable").file_name();
     let mut names: Vec<String> =

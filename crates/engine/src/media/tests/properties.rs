@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::{empty_store, names};
+use super::{empty_store, file_names};
 use crate::media::{MAX_MEDIA_BYTES, PIECE_BYTES};
 
 /// Arbitrary bytes, sometimes more than one piece.
@@ -38,7 +38,7 @@ proptest! {
             assert_eq!(upload.finish("name").await.unwrap(), put, "the same for pieces of any size");
             assert_eq!(store.read(&put.id, put.size).await.unwrap(), bytes);
         });
-        prop_assert_eq!(names(home.path()).len(), 1);
+        prop_assert_eq!(file_names(home.path()).len(), 1);
     }
 
     #[test]
@@ -63,6 +63,6 @@ proptest! {
             assert!(all.windows(2).all(|pair| pair[0] == pair[1]));
             assert_eq!(store.read(&all[0].id, MAX_MEDIA_BYTES).await.unwrap(), bytes);
         });
-        prop_assert_eq!(names(home.path()).len(), 1);
+        prop_assert_eq!(file_names(home.path()).len(), 1);
     }
 }

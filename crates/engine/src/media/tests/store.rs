@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use parlor_vocab::MediaId;
 
-use super::{empty_store, modified_at, names, unknown_id};
+use super::{empty_store, file_names, modified_at, unknown_id};
 use crate::media::{MAX_MEDIA_BYTES, MAX_UPLOADS, MediaError, MediaStore, PIECE_BYTES, UNNAMED};
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn the_first_file_creates_the_folder() {
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(home.path().join("media")), 0o700);
     assert_eq!(mode(store.path_of(&media.id).unwrap()), 0o600);
-    assert_eq!(names(home.path()), [media.id.as_str()]);
+    assert_eq!(file_names(home.path()), [media.id.as_str()]);
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn the_same_content_is_stored_once_under_any_name() {
     assert_eq!([one.name, other.name, third.name], ["one", "other", "third"]);
     use std::os::unix::fs::MetadataExt;
     assert_eq!(fs::metadata(&path).unwrap().ino(), before.ino(), "the first file was not replaced");
-    assert_eq!(names(home.path()), [one.id.as_str()]);
+    assert_eq!(file_names(home.path()), [one.id.as_str()]);
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_file_of_the_limit_fits_and_one_byte_more_fails() {
     upload.write(&[1; 6]).await.unwrap();
     let error = upload.write(&[1; 5]).await.unwrap_err();
     assert_eq!(error.to_string(), "the file is larger than the limit of 10 bytes; send a smaller one");
-    assert_eq!(names(home.path()).len(), 1, "its temporary file is deleted at once");
+    assert_eq!(file_names(home.path()).len(), 1, "its temporary file is deleted at once");
     assert!(matches!(upload.write(&[1; 1]).await, Err(MediaError::UploadFailed)));
     assert!(matches!(upload.finish("").await, Err(MediaError::UploadFailed)));
     assert_eq!(MAX_MEDIA_BYTES, 26_214_400);
@@ -108,7 +108,7 @@ async fn the_limit_also_counts_buffered_bytes() {
     let mut upload = store.begin_upload(limit).await.unwrap();
     upload.write(&vec![1; 2 * PIECE_BYTES]).await.unwrap();
     assert_eq!(upload.finish("").await.unwrap().size, limit);
-    assert_eq!(names(home.path()).len(), 1);
+    assert_eq!(file_names(home.path()).len(), 1);
 }
 
 #[tokio::test]
@@ -116,10 +116,10 @@ async fn a_dropped_upload_leaves_no_file() {
     let (home, store) = empty_store();
     let mut upload = store.begin_upload(MAX_MEDIA_BYTES).await.unwrap();
     upload.write(&vec![7; 3 * PIECE_BYTES]).await.unwrap();
-    assert!(names(home.path()).iter().all(|name| name.starts_with(".upload-")));
-    assert_eq!(names(home.path()).len(), 1);
+    assert!(file_names(home.path()).iter().all(|name| name.starts_with(".upload-")));
+    assert_eq!(file_names(home.path()).len(), 1);
     drop(upload);
-    assert!(names(home.path()).is_empty());
+    assert!(file_names(home.path()).is_empty());
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn concurrent_uploads_are_limited_and_a_finished_one_frees_its_slot() {
     uploads.pop().unwrap().finish("").await.unwrap();
     drop(store.begin_upload(1).await.unwrap());
     drop(uploads);
-    assert_eq!(names(home.path()).len(), 1, "an empty file is stored too");
+    assert_eq!(file_names(home.path()).len(), 1, "an empty file is stored too");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use parlor_vocab::Timestamp;
 
-use super::{empty_store, modified_at, names, unknown_id};
+use super::{empty_store, file_names, modified_at, unknown_id};
 use crate::media::{MAX_MEDIA_BYTES, PIECE_BYTES, SWEEP_GRACE, SweepReport};
 
 /// Far later than any file of a test.
@@ -37,9 +37,9 @@ async fn referenced_files_stay_and_old_unreferenced_files_are_removed() {
     assert_eq!(sweep(-grace, false).await.unwrap(), SweepReport::default(), "the clock was set back");
     let expected = SweepReport { files: 1, bytes: 6 };
     assert_eq!(sweep(grace, true).await.unwrap(), expected);
-    assert_eq!(names(home.path()).len(), 2, "a dry run removes nothing");
+    assert_eq!(file_names(home.path()).len(), 2, "a dry run removes nothing");
     assert_eq!(sweep(grace, false).await.unwrap(), expected);
-    assert_eq!(names(home.path()), [kept.id.as_str()]);
+    assert_eq!(file_names(home.path()), [kept.id.as_str()]);
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn foreign_files_links_and_folders_are_left_alone() {
     symlink(home.path().join("outside"), media.join(".upload-1-1.tmp")).unwrap();
     let swept = store.sweep(BTreeSet::new(), Duration::ZERO, LATER, false).await.unwrap();
     assert_eq!(swept, SweepReport { files: 1, bytes: 1 });
-    assert_eq!(names(home.path()), [".upload-1-1.tmp", ".upload-me.tmp", &link, &folder, "README"]);
+    assert_eq!(file_names(home.path()), [".upload-1-1.tmp", ".upload-me.tmp", &link, &folder, "README"]);
     assert_eq!(fs::read(home.path().join("outside")).unwrap(), b"outside");
 }
 
@@ -81,7 +81,7 @@ async fn the_age_of_a_file_counts_from_the_end_of_its_upload() {
     let mut upload = store.begin_upload(MAX_MEDIA_BYTES).await.unwrap();
     // Exactly one piece, so that `finish` has nothing left to write.
     upload.write(&[1; PIECE_BYTES]).await.unwrap();
-    let [temp] = names(home.path()).try_into().unwrap();
+    let [temp] = file_names(home.path()).try_into().unwrap();
     let file = fs::File::options().write(true).open(home.path().join("media").join(temp)).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
     let media = upload.finish("").await.unwrap();

@@ -25,15 +25,15 @@ pub use script::{ScriptAgent, ScriptError, ScriptFault, ScriptLocation};
 pub const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// The interval at which [`LocalAgent`] writes a dot while it waits.
-pub const TICK: Duration = Duration::from_millis(100);
+pub const DOT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many characters of a message an answer quotes.
+/// How many characters of a message [`LocalAgent`] and [`ScriptAgent`] quote.
 pub const MAX_QUOTE_CHARS: usize = 200;
 
-/// How many characters of each message a summary without a model keeps.
+/// How many characters of each message a summary made without a model keeps.
 pub const DIGEST_MESSAGE_CHARS: usize = 200;
 
-/// How many messages a summary without a model keeps: the last ones.
+/// How many messages a summary made without a model keeps: the last ones.
 pub const DIGEST_MESSAGES: usize = 40;
 
 /// The largest script file, in bytes.

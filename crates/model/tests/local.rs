@@ -7,7 +7,7 @@ mod run;
 use std::time::Duration;
 
 use common::{Action, RecordingContext, turn};
-use parlor_model::{Agent, LocalAgent, MAX_QUOTE_CHARS, MAX_WAIT, TICK, ToolResult, TurnError};
+use parlor_model::{Agent, DOT_INTERVAL, LocalAgent, MAX_QUOTE_CHARS, MAX_WAIT, ToolResult, TurnError};
 use parlor_vocab::{Failure, FailureCode, Media, MediaId};
 use proptest::prelude::*;
 use run::{run_and_stop_everywhere, run_prompt, run_turn};
@@ -79,11 +79,11 @@ fn think_writes_reasoning_and_then_answers() {
 fn wait_writes_dots_and_reports_the_end() {
     let (context, end) = run_and_stop_everywhere(&LocalAgent::default(), "/wait 0.25");
     assert_eq!(end, Ok(()));
-    let tick = || [Action::Sleep(TICK), Action::Text(".".to_owned())];
+    let tick = || [Action::Sleep(DOT_INTERVAL), Action::Text(".".to_owned())];
     let rest =
         [Action::Sleep(Duration::from_millis(50)), Action::Text("\nDone: I waited 0.25 s.".to_owned())];
     assert_eq!(context.actions, [tick(), tick(), rest].concat());
-    assert_eq!(TICK, Duration::from_millis(100));
+    assert_eq!(DOT_INTERVAL, Duration::from_millis(100));
 
     assert_eq!(answer("/wait 0"), "\nDone: I waited 0 s.");
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use parlor_vocab::{Failure, FailureCode, UserInput, truncate_chars};
 use serde_json::{Value, json};
 
-use crate::{Agent, AgentContext, MAX_QUOTE_CHARS, TICK, Turn, TurnError};
+use crate::{Agent, AgentContext, DOT_INTERVAL, MAX_QUOTE_CHARS, Turn, TurnError};
 use command::{COMMANDS, LocalCommand};
 
 /// An example configuration of a model, for users who talk to this agent as if it were one.
@@ -114,11 +114,11 @@ async fn call(context: &mut dyn AgentContext, tool: &str, input: Value) -> Resul
 async fn wait(context: &mut dyn AgentContext, duration: Duration) -> Result<(), TurnError> {
     let mut left = duration;
     while !left.is_zero() {
-        let pause = left.min(TICK);
+        let pause = left.min(DOT_INTERVAL);
         context.sleep(pause).await?;
         left -= pause;
-        // The last sleep may be shorter than a tick; it writes no dot.
-        if pause == TICK {
+        // The last sleep may be shorter than the interval; it writes no dot.
+        if pause == DOT_INTERVAL {
             context.write_text(".").await?;
         }
         let messages = context.take_steering();

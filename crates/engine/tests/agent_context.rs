@@ -84,7 +84,7 @@ impl Agent for TestAgent {
         let spent = context.spent().await?;
         self.spent.lock().expect("no test thread panicked").push(spent);
         context.write_text("one").await?;
-        context.next_step().await?;
+        context.finish_step().await?;
         context.write_text("two").await?;
         if let Some(message) = &turn.message {
             context.replace_history_before(message, "what was before").await?;
@@ -180,7 +180,7 @@ impl TestSession {
 }
 
 fn call(tool: &str, input: &str) -> ToolCall {
-    ToolCall { name: String::new(), tool: tool.to_owned(), input: input.to_owned(), refusal: None }
+    ToolCall { streamed_id: String::new(), tool: tool.to_owned(), input: input.to_owned(), refusal: None }
 }
 
 #[tokio::test]

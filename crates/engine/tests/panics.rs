@@ -45,7 +45,7 @@ impl Agent for FragileAgent {
             }
             "tools" => {
                 let call = |tool: &str| ToolCall {
-                    name: String::new(),
+                    streamed_id: String::new(),
                     tool: tool.to_owned(),
                     input: "{}".to_owned(),
                     refusal: None,

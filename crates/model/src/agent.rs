@@ -83,11 +83,14 @@ pub enum TurnError {
 /// The result of a tool call: text for the agent, or a failure. A failed tool does not end the turn.
 pub type ToolResult = Result<String, Failure>;
 
+/// The last message of a subagent, or the failure of its run. A failed subagent does not end the turn.
+pub type SubagentResult = Result<String, Failure>;
+
 /// A tool call of [`AgentContext::call_tools`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCall {
     /// The id under which [`AgentContext::write_call_input`] streamed the input; empty if it was not streamed.
-    pub name: String,
+    pub streamed_id: String,
     /// The name of the tool.
     pub tool: String,
     /// The input, which should be JSON text.
@@ -125,9 +128,9 @@ pub trait AgentContext: Send {
     /// Appends `text` to the reasoning of the current step.
     async fn write_reasoning(&mut self, text: &str) -> Result<(), TurnError>;
 
-    /// Streams a piece of the input of a call that [`call_tools`](Self::call_tools) will make with the same name and
-    /// tool. Clients see the piece; the log does not record it.
-    async fn write_call_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError>;
+    /// Streams a piece of the input of a call that [`call_tools`](Self::call_tools) will make with the same
+    /// [`streamed_id`](ToolCall::streamed_id) and tool. Clients see the piece; the log does not record it.
+    async fn write_call_input(&mut self, streamed_id: &str, tool: &str, text: &str) -> Result<(), TurnError>;
 
     /// Calls a tool with `input`, which is JSON text, and waits for its result.
     async fn call_tool(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError>;
@@ -144,13 +147,13 @@ pub trait AgentContext: Send {
     /// The available tools.
     fn tools(&self) -> Vec<ToolSpec>;
 
-    /// Runs `agent` as a subagent named `name` with this `task`, as a part of this run. Returns its last message.
+    /// Runs `agent` as a subagent named `name` with this `task`, as a part of this run.
     async fn delegate(
         &mut self,
         name: &str,
         task: &str,
         agent: &dyn Agent,
-    ) -> Result<Result<String, Failure>, TurnError>;
+    ) -> Result<SubagentResult, TurnError>;
 
     /// Records the usage of a model call. `model` is the provider's id of the model.
     async fn record_usage(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError>;
@@ -166,7 +169,7 @@ pub trait AgentContext: Send {
     async fn report_progress(&mut self, headline: &str) -> Result<(), TurnError>;
 
     /// Ends the current message and step. The next text starts another message.
-    async fn next_step(&mut self) -> Result<(), TurnError>;
+    async fn finish_step(&mut self) -> Result<(), TurnError>;
 
     /// Ends the current message and step after the model's answer was interrupted. Calls whose inputs were streamed
     /// are withdrawn. Text that may be the beginning of a secret is dropped from the message; returns its length in

@@ -15,7 +15,9 @@ mod script;
 
 use std::time::Duration;
 
-pub use agent::{Agent, AgentContext, SpentSoFar, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError};
+pub use agent::{
+    Agent, AgentContext, SpentSoFar, SubagentResult, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError,
+};
 pub use local::LocalAgent;
 pub use model_agent::*;
 pub use script::{ScriptAgent, ScriptError, ScriptFault, ScriptLocation};

@@ -115,7 +115,7 @@ fn messages_during_a_wait_are_acknowledged() {
         context.text_pieces(),
         [".", "\nI heard “hurry”.\n", ".", "\nI heard “stay”.\n", &long, "\nDone: I waited 0.21 s."]
     );
-    let next = context.actions.iter().filter(|action| matches!(action, Action::NextStep)).count();
+    let next = context.actions.iter().filter(|action| matches!(action, Action::FinishStep)).count();
     assert_eq!(next, 2, "messages join between two steps");
     for stop_after in 0..context.actions.len() {
         let steering = [(0, "hurry".to_owned())].into();

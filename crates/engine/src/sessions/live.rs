@@ -167,7 +167,8 @@ impl LiveSession {
         (!rest.is_empty()).then(|| rest.to_owned())
     }
 
-    /// Ends a text whose completing event is in the log. Texts of tool calls end in [`on_append`](Self::on_append).
+    /// Ends a text. Messages are closed after their completing event is in the log, reasoning just before, and both when
+    /// the run ends. Texts of tool calls end in [`on_append`](Self::on_append), except inputs of calls that are not made.
     pub(crate) fn close(&self, stream: &StreamKind) {
         self.lock().retain(|text| text.stream != *stream);
     }

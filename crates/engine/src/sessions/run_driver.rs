@@ -12,7 +12,9 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parlor_log::LogError;
 use parlor_model::provider::ToolSpec;
-use parlor_model::{Agent, AgentContext, SpentSoFar, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError};
+use parlor_model::{
+    Agent, AgentContext, SpentSoFar, SubagentResult, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError,
+};
 use parlor_tools::{Redact, StreamRedactor, ToolContext, catch_panic, clean};
 use parlor_vocab::{
     AgentId, Failure, FailureCode, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent,
@@ -88,7 +90,7 @@ pub(super) struct RunDriver {
     /// The open step for reasoning and messages, with its start time.
     step: Option<(StepId, Timestamp)>,
     /// How many steps the run has had.
-    steps: u32,
+    step_count: u32,
     /// The open message with its text so far.
     message: Option<(MessageId, String)>,
     /// Removes secrets from the open message.
@@ -101,7 +103,7 @@ pub(super) struct RunDriver {
     call_inputs: CallInputs,
     /// The last completed message.
     last_message: Option<MessageId>,
-    /// The text of the last message: the result of a subagent.
+    /// The text of the last message, open or completed. For a subagent's run it is the result.
     last_text: String,
 }
 
@@ -129,7 +131,7 @@ impl RunDriver {
             shared,
             started_at,
             step: None,
-            steps: 0,
+            step_count: 0,
             message: None,
             message_redactor: StreamRedactor::new(redact),
             reasoning: None,
@@ -157,10 +159,10 @@ impl RunDriver {
         let outcome = match result {
             Ok(()) => RunOutcome::Completed,
             Err(TurnError::Failed(failure)) => RunOutcome::Failed(clean_failure(&*self.redact, failure)),
-            // The actor knows the cause and puts it in.
+            // A placeholder: the actor knows the cause and replaces it.
             Err(TurnError::Stopped) => RunOutcome::Stopped(StopCause::Client { reason: String::new() }),
         };
-        let finished = self.finish_report(outcome);
+        let finished = self.finish(outcome);
         let (actor, live) = (self.actor.clone(), Arc::clone(&self.live));
         let streams = [
             finished.open_message.as_ref().map(|(message, _)| StreamKind::Message(message.clone())),
@@ -186,7 +188,8 @@ impl RunDriver {
             .unwrap_or_else(|panicked| Err(TurnError::Failed(panicked.failure("The run"))))
     }
 
-    fn finish_report(&mut self, outcome: RunOutcome) -> FinishedRun {
+    /// Closes the streams of call inputs, and collects what the actor needs for the end of the run.
+    fn finish(&mut self, outcome: RunOutcome) -> FinishedRun {
         self.call_inputs.close_all(&self.live);
         // A run that broke off may have done so within a secret, so the text that the redactors hold back is dropped.
         if outcome == RunOutcome::Completed {
@@ -243,17 +246,16 @@ impl RunDriver {
     async fn record_for(&self, run: &RunId, events: Vec<RunEvent>) -> Result<(), TurnError> {
         let (reply, answer) = oneshot::channel();
         let events = events.into_iter().map(|event| clean_event(&*self.redact, event)).collect();
-        let gone = |_| TurnError::Stopped;
         self.actor
             .send(ActorMessage::Record(run.clone(), events, reply))
             .await
             .map_err(|_| TurnError::Stopped)?;
-        answer.await.map_err(gone)?.map_err(|error| TurnError::Failed(log_failure(&error)))
+        answer.await.map_err(|_| TurnError::Stopped)?.map_err(|error| TurnError::Failed(log_failure(&error)))
     }
 
     fn new_step(&mut self) -> StepId {
-        self.steps += 1;
-        StepId::parse(&format!("step_{:03}", self.steps)).expect("a step number is a short id")
+        self.step_count += 1;
+        StepId::parse(&format!("step_{:03}", self.step_count)).expect("a step number is a short id")
     }
 
     /// Opens a step for reasoning and messages, if none is open.
@@ -271,7 +273,7 @@ impl RunDriver {
             }
             return Ok(step);
         }
-        let (kind, title) = if self.steps == 0 {
+        let (kind, title) = if self.step_count == 0 {
             (StepKind::Planning, "Answering")
         } else {
             (StepKind::Reasoning, "Going on")
@@ -290,8 +292,8 @@ impl RunDriver {
         let (Some(text), Some((step, _))) = (self.reasoning.clone(), self.step.clone()) else {
             return Ok(());
         };
-        // Closed first: a watcher that has read the event takes a text that is still open for the step's next
-        // reasoning.
+        // Closed before the event is recorded: else a watcher that has read the event would take the open text for the
+        // beginning of the step's next reasoning.
         self.live.close(&StreamKind::Reasoning(step.clone()));
         self.record(vec![RunEvent::Step(StepEvent::Reasoned { step, text })]).await?;
         self.reasoning = None;
@@ -306,6 +308,8 @@ impl RunDriver {
             RunEvent::Message(MessageEvent::Completed { message: message.clone(), text, media: Vec::new() });
         self.record(vec![event]).await?;
         self.message = None;
+        // Closed after the event is recorded: until then watchers see the open text, and the actor saves it for the case
+        // of a crash. No later message has the same id.
         self.live.close(&StreamKind::Message(message.clone()));
         self.last_message = Some(message);
         Ok(())
@@ -362,17 +366,21 @@ impl AgentContext for RunDriver {
         if self.context.cancel.is_cancelled() { Err(TurnError::Stopped) } else { Ok(()) }
     }
 
-    async fn write_call_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError> {
+    async fn write_call_input(&mut self, streamed_id: &str, tool: &str, text: &str) -> Result<(), TurnError> {
         self.ensure_step().await?;
         let tool = clean(&*self.redact, tool.to_owned());
-        let piece = InputPiece { run: &self.run, name, tool, text };
+        let piece = InputPiece { run: &self.run, streamed_id, tool, text };
         self.call_inputs.write(&self.live, piece, &self.redact, || self.deps.ids.next());
         if self.context.cancel.is_cancelled() { Err(TurnError::Stopped) } else { Ok(()) }
     }
 
     async fn call_tool(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError> {
-        let call =
-            ToolCall { name: String::new(), tool: tool.to_owned(), input: input.to_owned(), refusal: None };
+        let call = ToolCall {
+            streamed_id: String::new(),
+            tool: tool.to_owned(),
+            input: input.to_owned(),
+            refusal: None,
+        };
         let mut results = self.run_calls(vec![call], None).await?;
         Ok(results.remove(0).map(|output| output.text))
     }
@@ -400,7 +408,7 @@ impl AgentContext for RunDriver {
         name: &str,
         task: &str,
         agent: &dyn Agent,
-    ) -> Result<Result<String, Failure>, TurnError> {
+    ) -> Result<SubagentResult, TurnError> {
         self.end_step().await?;
         let child = RunId::generate(self.deps.ids.next());
         let (name, task) = (name.to_owned(), task.to_owned());
@@ -479,7 +487,7 @@ impl AgentContext for RunDriver {
         .await
     }
 
-    async fn next_step(&mut self) -> Result<(), TurnError> {
+    async fn finish_step(&mut self) -> Result<(), TurnError> {
         self.end_step().await
     }
 
@@ -542,7 +550,7 @@ impl RunDriver {
         &mut self,
         ended: Result<(), TurnError>,
         started_at: Timestamp,
-    ) -> Result<Result<String, Failure>, TurnError> {
+    ) -> Result<SubagentResult, TurnError> {
         let duration_ms = self.since(started_at);
         let failure = match ended {
             Ok(()) => {

@@ -42,7 +42,9 @@ impl Agent for ScriptedAgent {
     async fn answer(&self, _: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
         for action in &self.actions {
             match action {
-                Action::Write(name, tool, text) => context.write_call_input(name, tool, text).await?,
+                Action::Write(streamed_id, tool, text) => {
+                    context.write_call_input(streamed_id, tool, text).await?
+                }
                 Action::Say(text) => context.write_text(text).await?,
                 Action::BreakOff => {
                     let dropped_bytes = context.end_interrupted_step().await?;
@@ -54,8 +56,8 @@ impl Agent for ScriptedAgent {
                 }
                 Action::Wait => self.go_on.acquire().await.unwrap().forget(),
                 Action::Call(calls) => {
-                    let call = |(name, input): &(&str, String)| ToolCall {
-                        name: (*name).to_owned(),
+                    let call = |(streamed_id, input): &(&str, String)| ToolCall {
+                        streamed_id: (*streamed_id).to_owned(),
                         tool: "nothing".to_owned(),
                         input: input.clone(),
                         refusal: None,

@@ -124,7 +124,7 @@ async fn wait(context: &mut dyn AgentContext, duration: Duration) -> Result<(), 
         let messages = context.take_steering();
         if !messages.is_empty() {
             // A message joins the turn between two steps.
-            context.next_step().await?;
+            context.finish_step().await?;
         }
         for text in messages {
             context.write_text(&format!("\nI heard “{}”.\n", truncate_chars(&text, MAX_QUOTE_CHARS))).await?;

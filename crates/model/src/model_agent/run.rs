@@ -123,7 +123,7 @@ impl<'a> ModelRun<'a> {
                 if !self.push_steering() {
                     return Ok(());
                 }
-                self.context.next_step().await?;
+                self.context.finish_step().await?;
                 continue;
             }
             match stop {
@@ -396,8 +396,8 @@ impl<'a> ModelRun<'a> {
             .iter()
             .zip(streamed_ids)
             .enumerate()
-            .map(|(index, (call, name))| ToolCall {
-                name,
+            .map(|(index, (call, streamed_id))| ToolCall {
+                streamed_id,
                 tool: call.tool.clone(),
                 input: call.input.clone(),
                 refusal: self.refusal(index, call, stop),

@@ -8,7 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parlor_model::provider::{Picture, ToolSpec};
-use parlor_model::{Agent, AgentContext, SpentSoFar, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError};
+use parlor_model::{
+    Agent, AgentContext, SpentSoFar, SubagentResult, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError,
+};
 use parlor_vocab::{Failure, Media, MessageId, RunId, Usage, UserInput};
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -30,7 +32,7 @@ pub(crate) enum Action {
     Sleep(Duration),
     Usage(Usage, Option<String>),
     Progress(String),
-    NextStep,
+    FinishStep,
     ReplaceHistory(String),
 }
 
@@ -91,7 +93,7 @@ impl RecordingContext {
             | Action::Sleep(_)
             | Action::Usage(..)
             | Action::Progress(_)
-            | Action::NextStep
+            | Action::FinishStep
             | Action::ReplaceHistory(_) => None,
         });
         text.collect::<Vec<_>>().into_iter().rev().collect()
@@ -114,7 +116,7 @@ impl RecordingContext {
             | Action::Sleep(_)
             | Action::Usage(..)
             | Action::Progress(_)
-            | Action::NextStep
+            | Action::FinishStep
             | Action::ReplaceHistory(_) => None,
         });
         pieces.collect()
@@ -131,8 +133,8 @@ impl AgentContext for RecordingContext {
         self.record(Action::Reasoning(text.to_owned()))
     }
 
-    async fn write_call_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError> {
-        self.record(Action::CallInput(format!("{name} {tool}"), text.to_owned()))
+    async fn write_call_input(&mut self, streamed_id: &str, tool: &str, text: &str) -> Result<(), TurnError> {
+        self.record(Action::CallInput(format!("{streamed_id} {tool}"), text.to_owned()))
     }
 
     async fn call_tool(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError> {
@@ -165,7 +167,12 @@ impl AgentContext for RecordingContext {
         self.tools.clone()
     }
 
-    async fn delegate(&mut self, name: &str, task: &str, agent: &dyn Agent) -> Result<ToolResult, TurnError> {
+    async fn delegate(
+        &mut self,
+        name: &str,
+        task: &str,
+        agent: &dyn Agent,
+    ) -> Result<SubagentResult, TurnError> {
         let (name, agent_name) = (name.to_owned(), agent.name().to_owned());
         self.record(Action::Delegate { name, agent: agent_name, task: task.to_owned() })?;
         let since = self.actions.len();
@@ -197,8 +204,8 @@ impl AgentContext for RecordingContext {
         self.record(Action::Progress(headline.to_owned()))
     }
 
-    async fn next_step(&mut self) -> Result<(), TurnError> {
-        self.record(Action::NextStep)
+    async fn finish_step(&mut self) -> Result<(), TurnError> {
+        self.record(Action::FinishStep)
     }
 
     async fn end_interrupted_step(&mut self) -> Result<usize, TurnError> {

@@ -16,8 +16,9 @@ const MAX_SHOWN_INPUTS: usize = 64;
 pub(super) struct CallInputs(Vec<CallInput>);
 
 struct CallInput {
-    /// The agent's name for the call.
-    name: String,
+    /// [`ToolCall::streamed_id`]: the agent's id for the call, which the log does not know.
+    streamed_id: String,
+    /// The id in the log, once the call is made.
     call: ToolCallId,
     tool: String,
     /// Removes secrets from the input.
@@ -29,8 +30,7 @@ struct CallInput {
 /// A piece of the input of a call.
 pub(super) struct InputPiece<'a> {
     pub(super) run: &'a RunId,
-    /// The agent's name for the call.
-    pub(super) name: &'a str,
+    pub(super) streamed_id: &'a str,
     pub(super) tool: String,
     pub(super) text: &'a str,
 }
@@ -50,15 +50,15 @@ impl CallInputs {
         redact: &Arc<dyn Redact>,
         next: impl FnOnce() -> UniqueNumber,
     ) {
-        let InputPiece { run, name, tool, text } = piece;
-        let known = self.0.iter().position(|input| input.name == name);
+        let InputPiece { run, streamed_id, tool, text } = piece;
+        let known = self.0.iter().position(|input| input.streamed_id == streamed_id);
         let index = match known {
             Some(index) => index,
             None if self.0.len() == MAX_SHOWN_INPUTS => return,
             None => {
                 let call = ToolCallId::generate(next());
                 let input = CallInput {
-                    name: name.to_owned(),
+                    streamed_id: streamed_id.to_owned(),
                     call,
                     tool,
                     redactor: StreamRedactor::new(redact),
@@ -83,7 +83,8 @@ impl CallInputs {
         redact: &dyn Redact,
     ) -> Option<ToolCallId> {
         let (tool, whole) = (clean(redact, call.tool.clone()), clean(redact, call.input.clone()));
-        let mut same = self.0.iter_mut().filter(|input| input.name == call.name && input.tool == tool);
+        let mut same =
+            self.0.iter_mut().filter(|input| input.streamed_id == call.streamed_id && input.tool == tool);
         let input =
             same.next().filter(|input| !input.is_called && live.is_prefix_of(&input.stream(), &whole))?;
         input.is_called = true;
@@ -110,7 +111,8 @@ mod tests {
         let run = RunId::parse("run").unwrap();
         let mut inputs = CallInputs::default();
         for number in 0..2 * MAX_SHOWN_INPUTS {
-            let piece = InputPiece { run: &run, name: &number.to_string(), tool: "x".to_owned(), text: "{" };
+            let piece =
+                InputPiece { run: &run, streamed_id: &number.to_string(), tool: "x".to_owned(), text: "{" };
             inputs.write(&live, piece, &redact, || UniqueNumber(number as u128));
         }
         let mut shown = HashMap::new();

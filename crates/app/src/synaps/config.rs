@@ -6,13 +6,13 @@ use std::path::Path;
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Whether this can be the name of a profile. It must not lead out of the folder.
-pub(super) fn is_profile(name: &str) -> bool {
+pub(super) fn is_profile_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains('/')
 }
 
 /// The model that is configured in the folder `base`: for the profile, else in general.
 pub(super) fn model(base: &Path, profile: Option<&str>) -> Option<String> {
-    let profile = profile.filter(|name| is_profile(name));
+    let profile = profile.filter(|name| is_profile_name(name));
     let profile_file = profile.map(|profile| base.join(profile).join("config"));
     profile_file.into_iter().chain([base.join("config")]).find_map(|file| {
         let is_small =
@@ -22,7 +22,7 @@ pub(super) fn model(base: &Path, profile: Option<&str>) -> Option<String> {
     })
 }
 
-/// The value of `key` in lines of `key = value`. The last one counts.
+/// The value of `key` in lines of `key = value`. Of several lines with this key, the last one counts.
 fn value(text: &str, key: &str) -> Option<String> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let values = lines.filter_map(|line| line.split_once('=')).filter(|(name, _)| name.trim() == key);

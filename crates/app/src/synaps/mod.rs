@@ -172,7 +172,7 @@ async fn open_session(
     environment: &Environment,
 ) -> anyhow::Result<ChildParams> {
     let profile = options.profile.as_deref().or(environment.synaps_profile.as_deref());
-    let profile = profile.filter(|name| config::is_profile(name));
+    let profile = profile.filter(|name| config::is_profile_name(name));
     let configured = config::model(&base.path, profile);
     let mut child = ChildParams {
         session: parlor_vocab::SessionId::parse("")?,

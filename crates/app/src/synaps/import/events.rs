@@ -9,7 +9,7 @@ use parlor_vocab::{
 use super::blocks::Part;
 use crate::settings::LOCAL;
 
-/// What the messages begin with that `synaps` writes after a turn that was interrupted.
+/// The beginning of the messages that `synaps` writes after an interrupted turn.
 const INTERRUPTED: &str = "[Request interrupted";
 /// The message after a turn that the user stopped.
 const INTERRUPTED_BY_USER: &str = "[Request interrupted by user]";
@@ -21,7 +21,7 @@ pub(super) struct Converter<'a> {
     ids: &'a dyn IdSource,
     agent: AgentId,
     model: String,
-    /// The sum over the whole session. The first run records it, because the file does not tell it for each run.
+    /// The usage of the whole session. The first run records it, because the file has none for each run.
     usage: Option<Usage>,
     /// The time of the present message. Times never go backwards.
     at: Timestamp,
@@ -37,7 +37,7 @@ struct OpenRun {
     steps: u64,
     /// The open step of the model.
     step: Option<StepId>,
-    /// Calls without a result, each with the name in the file and its step.
+    /// Calls without a result, each with its id in the file, its id in the log and its step.
     calls: Vec<(String, ToolCallId, StepId)>,
     last_message: Option<MessageId>,
 }
@@ -65,7 +65,7 @@ impl<'a> Converter<'a> {
     pub(super) fn finish(mut self, interrupted: Option<&str>) -> Vec<(Timestamp, SessionEvent)> {
         match interrupted {
             Some(text) if self.run.is_some() => {
-                self.message(text);
+                self.add_message(text);
                 self.end_run(Some(crashed()));
             }
             Some(_) | None => self.complete_run(),
@@ -79,7 +79,7 @@ impl<'a> Converter<'a> {
             match part {
                 Part::Text(text) => texts.push(text),
                 Part::Media(file) => media.push(file),
-                Part::CallResult { id, output, is_error } => self.call_result(&id, output, is_error),
+                Part::CallResult { id, output, is_error } => self.add_call_result(&id, output, is_error),
                 Part::Thinking(_) | Part::File(_) | Part::Call { .. } => self.skipped += 1,
             }
         }
@@ -88,12 +88,12 @@ impl<'a> Converter<'a> {
             return;
         }
         if self.run.is_some() && media.is_empty() && text.starts_with(INTERRUPTED) {
-            let stopped = |cause| Interruption::Stopped(cause);
             let reason = "Stopped by user.".to_owned();
             return self.end_run(Some(match text.as_str() {
-                INTERRUPTED_BY_USER => stopped(StopCause::Client { reason }),
+                INTERRUPTED_BY_USER => Interruption::Stopped(StopCause::Client { reason }),
                 INTERRUPTED_BY_CRASH => crashed(),
-                _ => stopped(StopCause::Shutdown),
+                // "[Request interrupted]", after the program was asked to end, and other texts that begin like it.
+                _ => Interruption::Stopped(StopCause::Shutdown),
             }));
         }
         self.complete_run();
@@ -108,12 +108,12 @@ impl<'a> Converter<'a> {
                     let message = Message { id, role: Role::Assistant, text, media: Vec::new() };
                     self.events.push((self.at, SessionEvent::MessageAdded(message)));
                 }
-                Part::Text(text) => self.message(&text),
-                Part::Thinking(text) => match self.open_step() {
+                Part::Text(text) => self.add_message(&text),
+                Part::Thinking(text) => match self.ensure_step() {
                     Some(step) => self.record(RunEvent::Step(StepEvent::Reasoned { step, text })),
                     None => self.skipped += 1,
                 },
-                Part::Call { id, tool, input } => self.call(id, tool, input),
+                Part::Call { id, tool, input } => self.add_call(id, tool, input),
                 Part::Media(_) | Part::File(_) | Part::CallResult { .. } => self.skipped += 1,
             }
         }
@@ -138,8 +138,8 @@ impl<'a> Converter<'a> {
     }
 
     /// Adds a text of the agent, unless it is empty.
-    fn message(&mut self, text: &str) {
-        if text.is_empty() || self.open_step().is_none() {
+    fn add_message(&mut self, text: &str) {
+        if text.is_empty() || self.ensure_step().is_none() {
             return;
         }
         let (message, text) = (MessageId::generate(self.ids.next()), text.to_owned());
@@ -151,23 +151,27 @@ impl<'a> Converter<'a> {
         }
     }
 
-    fn call(&mut self, name: String, tool: String, input: String) {
+    fn add_call(&mut self, saved_id: String, tool: String, input: String) {
         self.close_step();
         let Some(step) = self.new_step() else { return self.skipped += 1 };
-        // The names of the file stay, because clients and people may know them.
-        let call = ToolCallId::parse(&name).unwrap_or_else(|_| ToolCallId::generate(self.ids.next()));
+        // The ids of the calls in the file are kept, because clients and people may know them.
+        let call = ToolCallId::parse(&saved_id).unwrap_or_else(|_| ToolCallId::generate(self.ids.next()));
         let title = format!("Using {tool}");
         self.record(RunEvent::Step(StepEvent::Started { step: step.clone(), kind: StepKind::Tool, title }));
-        let (of, id) = (step.clone(), call.clone());
-        self.record(RunEvent::Tool(ToolEvent::Called { step: of, call: id, tool, input }));
+        self.record(RunEvent::Tool(ToolEvent::Called {
+            step: step.clone(),
+            call: call.clone(),
+            tool,
+            input,
+        }));
         if let Some(run) = &mut self.run {
-            run.calls.push((name, call, step));
+            run.calls.push((saved_id, call, step));
         }
     }
 
-    fn call_result(&mut self, name: &str, output: String, is_error: bool) {
+    fn add_call_result(&mut self, saved_id: &str, output: String, is_error: bool) {
         let found = self.run.as_mut().and_then(|run| {
-            let index = run.calls.iter().position(|(call, ..)| call == name)?;
+            let index = run.calls.iter().position(|(id, ..)| id == saved_id)?;
             Some(run.calls.remove(index))
         });
         let Some((_, call, step)) = found else { return self.skipped += 1 };
@@ -211,7 +215,7 @@ impl<'a> Converter<'a> {
     }
 
     /// The open step of the model, which begins here if there is none. `None` without a run.
-    fn open_step(&mut self) -> Option<StepId> {
+    fn ensure_step(&mut self) -> Option<StepId> {
         let run = self.run.as_ref()?;
         if let Some(step) = &run.step {
             return Some(step.clone());

@@ -9,6 +9,7 @@ mod redact;
 pub mod retention;
 pub mod session;
 mod sessions;
+mod step_titles;
 mod visible;
 
 pub use files::{SymlinkPolicy, read_files};
@@ -24,4 +25,5 @@ pub use sessions::{
     Agents, CACHED_HISTORY_BYTES, Fetch, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, OWNER_WAIT, PARTIAL_TEXT_BYTES,
     PARTIAL_TEXT_INTERVAL, PeerConnection, PeerError, Peers, SessionDeps, SessionOwner, Sessions,
 };
+pub use step_titles::{tool_step, writing_step};
 pub use visible::{is_blank, is_visible, visible};

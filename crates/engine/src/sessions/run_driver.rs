@@ -18,7 +18,7 @@ use parlor_model::{
 use parlor_tools::{Redact, StreamRedactor, ToolContext, catch_panic, clean};
 use parlor_vocab::{
     AgentId, Failure, FailureCode, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent,
-    StepId, StepKind, StopCause, StreamKind, SubagentEvent, Timestamp, Usage, UserInput,
+    StepId, StopCause, StreamKind, SubagentEvent, Timestamp, Usage, UserInput,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -32,6 +32,7 @@ use super::history_loader::HistorySource;
 use crate::redact::{clean_event, clean_excerpt, clean_failure};
 use crate::session::{FinishedRun, RunOutcome};
 use crate::sessions::live::LiveSession;
+use crate::step_titles::writing_step;
 
 /// How many steering texts may wait until the agent takes them.
 const MAX_STEERING: usize = 64;
@@ -273,14 +274,9 @@ impl RunDriver {
             }
             return Ok(step);
         }
-        let (kind, title) = if self.step_count == 0 {
-            (StepKind::Planning, "Answering")
-        } else {
-            (StepKind::Reasoning, "Going on")
-        };
+        let (kind, title) = writing_step(self.step_count == 0);
         let step = self.new_step();
-        let started =
-            RunEvent::Step(StepEvent::Started { step: step.clone(), kind, title: title.to_owned() });
+        let started = RunEvent::Step(StepEvent::Started { step: step.clone(), kind, title });
         self.record(std::iter::once(started).chain(more).collect()).await?;
         self.step = Some((step.clone(), self.deps.clock.now()));
         Ok(step)

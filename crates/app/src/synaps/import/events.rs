@@ -1,9 +1,10 @@
 //! Turns the messages of a saved session into events: each prompt with all that follows it becomes a run.
 
+use parlor_engine::{tool_step, writing_step};
 use parlor_vocab::{
     AgentId, Failure, FailureCode, IdSource, Media, Message, MessageEvent, MessageId, Role, RunEnding,
-    RunEvent, RunId, SessionEvent, StepEvent, StepId, StepKind, StopCause, Timestamp, ToolCallId, ToolEvent,
-    Usage, UserInput,
+    RunEvent, RunId, SessionEvent, StepEvent, StepId, StopCause, Timestamp, ToolCallId, ToolEvent, Usage,
+    UserInput,
 };
 
 use super::blocks::Part;
@@ -156,8 +157,8 @@ impl<'a> Converter<'a> {
         let Some(step) = self.new_step() else { return self.skipped += 1 };
         // The ids of the calls in the file are kept, because clients and people may know them.
         let call = ToolCallId::parse(&saved_id).unwrap_or_else(|_| ToolCallId::generate(self.ids.next()));
-        let title = format!("Using {tool}");
-        self.record(RunEvent::Step(StepEvent::Started { step: step.clone(), kind: StepKind::Tool, title }));
+        let (kind, title) = tool_step(&tool);
+        self.record(RunEvent::Step(StepEvent::Started { step: step.clone(), kind, title }));
         self.record(RunEvent::Tool(ToolEvent::Called {
             step: step.clone(),
             call: call.clone(),
@@ -220,13 +221,9 @@ impl<'a> Converter<'a> {
         if let Some(step) = &run.step {
             return Some(step.clone());
         }
-        let (kind, title) = match run.steps {
-            0 => (StepKind::Planning, "Answering"),
-            _ => (StepKind::Reasoning, "Going on"),
-        };
+        let (kind, title) = writing_step(run.steps == 0);
         let step = self.new_step()?;
-        let started = StepEvent::Started { step: step.clone(), kind, title: title.to_owned() };
-        self.record(RunEvent::Step(started));
+        self.record(RunEvent::Step(StepEvent::Started { step: step.clone(), kind, title }));
         if let Some(run) = &mut self.run {
             run.step = Some(step.clone());
         }

@@ -8,14 +8,15 @@ use parlor_model::provider::Picture;
 use parlor_model::{ToolCall, ToolCallOutput, TurnError};
 use parlor_tools::{NO_OUTPUT, StreamRedactor, ToolContext, catch_panic, clean, progress};
 use parlor_vocab::{
-    ErrorScope, Failure, FailureCode, RunEvent, StepEvent, StepId, StepKind, StreamKind, ToolCallId,
-    ToolEvent, ToolImage, ToolOutput,
+    ErrorScope, Failure, FailureCode, RunEvent, StepEvent, StepId, StreamKind, ToolCallId, ToolEvent,
+    ToolImage, ToolOutput,
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::RunDriver;
 use crate::redact::clean_failure;
+use crate::step_titles::tool_step;
 
 /// How many tool calls of one run execute at the same time.
 const PARALLEL_CALLS: usize = 8;
@@ -95,10 +96,10 @@ impl RunDriver {
         cancel: &CancellationToken,
     ) -> CallOutcome {
         let started_at = self.deps.clock.now();
-        let title = format!("Using {}", call.tool);
+        let (kind, title) = tool_step(&call.tool);
         // Durable before the tool runs, so that after a crash the log shows that the tool may have run.
         self.record(vec![
-            RunEvent::Step(StepEvent::Started { step: step.clone(), kind: StepKind::Tool, title }),
+            RunEvent::Step(StepEvent::Started { step: step.clone(), kind, title }),
             RunEvent::Tool(ToolEvent::Called {
                 step: step.clone(),
                 call: id.clone(),

@@ -15,7 +15,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::PROGRAM;
+use super::PROGRAM_VERSION;
 
 /// How many requests may wait to be written.
 const QUEUED_REQUESTS: usize = 256;
@@ -64,8 +64,11 @@ impl Connection {
     pub(super) async fn open(stream: UnixStream) -> Result<Self, String> {
         let (from, mut to) = stream.into_split();
         let mut input = FrameReader { from, lines: Lines::new(MAX_LINE_BYTES) };
-        let hello =
-            ClientHello { versions: VERSIONS.to_vec(), program: PROGRAM.to_owned(), pid: std::process::id() };
+        let hello = ClientHello {
+            versions: VERSIONS.to_vec(),
+            program: PROGRAM_VERSION.to_owned(),
+            pid: std::process::id(),
+        };
         to.write_all(&line(&ClientFrame::Hello(hello))).await.map_err(|error| error.to_string())?;
         match input.next().await {
             Some(ServerFrame::Hello(hello)) if VERSIONS.contains(&hello.version) => {}

@@ -1,7 +1,7 @@
 //! The peer door of this process: it serves its sessions to other processes of the same state folder, and reaches theirs.
 //!
-//! The socket's name is announced with the leases, so whoever finds a session in use knows where to ask. No process is
-//! started for this, and a process that cannot open its socket works alone.
+//! The socket's name is announced with this process's leases on its sessions, so whoever finds a session in use knows where
+//! to ask. No process is started for this, and a process that cannot open its socket works alone.
 
 mod connection;
 mod connections;
@@ -30,13 +30,13 @@ const SOCKET_SUFFIX: &str = ".peer";
 const ADDRESS_PREFIX: &str = "unix:";
 
 /// The version of this program.
-const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The socket of this process, before it is served.
 pub(crate) struct PeerDoor {
     folder: PathBuf,
     server: Option<SocketServer>,
-    /// Whether the settings allow to join sessions.
+    /// Whether the settings allow processes to join each other's sessions.
     joins_sessions: bool,
 }
 
@@ -64,7 +64,7 @@ impl PeerDoor {
     pub(crate) fn announcement(&self) -> Announcement {
         let name = self.server.as_ref().and_then(|server| server.path().file_name()?.to_str());
         let address = name.map(|name| format!("{ADDRESS_PREFIX}{name}"));
-        Announcement { version: Some(PROGRAM.to_owned()), address }
+        Announcement { version: Some(PROGRAM_VERSION.to_owned()), address }
     }
 
     /// Lets `sessions` reach the sessions of other processes, if the settings allow that.
@@ -76,7 +76,7 @@ impl PeerDoor {
         sessions.with_peers(Arc::new(PeerConnections::new(self.folder.clone(), own_address)))
     }
 
-    /// Serves the sessions of this process to others, until they are dropped.
+    /// Serves the sessions of this process to others, until `sessions` is dropped.
     pub(crate) fn serve(self, sessions: &Arc<Sessions>) {
         let Self { folder, server, .. } = self;
         tokio::spawn(async move { remove_dead_sockets(&folder, SOCKET_SUFFIX).await });
@@ -86,7 +86,7 @@ impl PeerDoor {
         tokio::spawn(async move {
             let make = || {
                 let sessions = sessions.upgrade()?;
-                let machine = PeerMachine::new(Instant::now(), PROGRAM, std::process::id());
+                let machine = PeerMachine::new(Instant::now(), PROGRAM_VERSION, std::process::id());
                 Some((machine, PeerClient::new(sessions)))
             };
             server.serve(FrameMemory::default(), make, CancellationToken::new()).await;

@@ -14,10 +14,10 @@ use parlor_vocab::AgentId;
 
 use crate::environment::Environment;
 use crate::models::{Builder, Keys};
-use crate::ownership;
 use crate::peer_door::{self, PeerDoor};
 use crate::redaction::Redaction;
 use crate::settings::{AgentConfig, AgentKind, Config};
+use crate::state_folder_trust;
 
 /// How long a server checks its database for damage when it starts. With the file in the page cache that is enough for
 /// about 700 MiB; `parlor doctor` checks for longer.
@@ -57,7 +57,7 @@ impl Home {
     /// Keeps the log and attached files in `folder`; settings and keys stay where they are. Fails if other users could have
     /// written to the folder.
     pub(crate) fn with_data_folder(self, folder: PathBuf) -> anyhow::Result<Self> {
-        ownership::check(&folder)?;
+        state_folder_trust::check(&folder)?;
         Ok(Self { data_folder: Some(folder).filter(|folder| *folder != self.path), ..self })
     }
 

@@ -11,7 +11,7 @@ use parlor_transport::SharedProcesses;
 
 use crate::environment::Environment;
 use crate::settings::Config;
-use crate::{loaf, ownership, synaps};
+use crate::{loaf, state_folder_trust, synaps};
 
 /// The doors that can be served on standard input and output.
 #[derive(Subcommand)]
@@ -32,7 +32,7 @@ pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<Exi
                 eprintln!("{EXEC_HINT}");
             }
             let home = environment.state_folder().ok();
-            home.as_deref().map_or(Ok(()), ownership::check)?;
+            home.as_deref().map_or(Ok(()), state_folder_trust::check)?;
             // This door needs no settings, so an invalid parlor.toml is not an error here: the default limits are safe.
             if let Some(Ok(config)) = home.as_deref().map(Config::load) {
                 parlor_process::set_child_limits(config.tools.limits);

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid, getuid};
 
 use super::Finding;
-use crate::ownership::PRIVATE_FILES;
+use crate::state_folder_trust::PRIVATE_FILES;
 
 /// Why it is risky to run as root. `parlor serve` logs this text too.
 pub(crate) const ROOT_RISK: &str = "root: commands of agents can read and change everything on this machine";

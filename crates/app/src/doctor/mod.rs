@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::environment::Environment;
 use crate::json;
-use crate::ownership;
+use crate::state_folder_trust;
 
 /// The flags of `parlor doctor`.
 #[derive(Args)]
@@ -110,7 +110,7 @@ pub(crate) fn doctor(
     let mut findings = Vec::new();
     let home = environment.state_folder();
     match &home {
-        Ok(home) if let Err(untrusted) = ownership::check(home) => {
+        Ok(home) if let Err(untrusted) = state_folder_trust::check(home) => {
             findings.push(Finding::problem("state folder", untrusted.description(), untrusted.fix));
         }
         Ok(home) => {

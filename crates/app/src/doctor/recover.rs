@@ -9,7 +9,7 @@ use parlor_log::{LostData, Recovered, RecoveryProgress, SavedData, SystemClock, 
 use serde::Serialize;
 
 use crate::json;
-use crate::ownership;
+use crate::state_folder_trust;
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -29,7 +29,7 @@ struct Line<'a> {
 
 /// Recovers the database of a state folder, and prints what was saved and what is lost.
 pub(super) fn run(home: &Path, as_json: bool, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    ownership::check(home)?;
+    state_folder_trust::check(home)?;
     let database = home.join("parlor.db");
     if !database.exists() {
         bail!("there is no database parlor.db in {}", home.display());

@@ -32,7 +32,7 @@ use self::supex::SupexConfig;
 use self::supr::SuprConfig;
 use self::table::SETTINGS_BYTES;
 use self::tools::ToolsConfig;
-use crate::ownership;
+use crate::state_folder_trust;
 
 /// The id of the built-in agent, which always exists.
 pub(crate) const LOCAL: &str = "local";
@@ -134,7 +134,7 @@ impl Config {
     /// Reads `parlor.toml` in the state folder; without the file, all settings have their defaults. Fails if other users
     /// could have written to the folder.
     pub(crate) fn load(home: &Path) -> anyhow::Result<Self> {
-        ownership::check(home)?;
+        state_folder_trust::check(home)?;
         let file = home.join(FILE);
         let text = match read_text(&file) {
             Ok(text) => text,

@@ -15,8 +15,8 @@ use parlor_transport::{PeerUser, listening_user};
 use serde::Deserialize;
 
 use crate::environment::{Environment, SupexVariables};
-use crate::ownership;
 use crate::settings::Config;
+use crate::state_folder_trust;
 use crate::token;
 
 /// The longest timeout that can be set.
@@ -126,7 +126,7 @@ fn token_for(host: &str, port: u16, environment: &Environment) -> Option<String>
 
 /// The address of the bridge of the server that runs on this state folder, from its `serve.json`.
 fn served_address(home: &Path) -> anyhow::Result<Option<SocketAddr>> {
-    ownership::check(home)?;
+    state_folder_trust::check(home)?;
     #[derive(Deserialize)]
     struct Served {
         supex: Option<SocketAddr>,

@@ -72,25 +72,26 @@ pub(crate) fn check(home: &Path) -> Result<(), UntrustedPath> {
 }
 
 fn check_as(home: &Path, user: u32) -> Result<(), UntrustedPath> {
-    let command = |command: &str, path: &Path| format!("inspect it, then run: {command} {}", path.display());
+    let fix_command =
+        |program: &str, path: &Path| format!("inspect it, then run: {program} {}", path.display());
     check_path(home, user, |reason| match reason {
         UntrustedReason::ForeignOwner => {
-            let change = command(&format!("sudo chown -R {user}"), home);
+            let change = fix_command(&format!("sudo chown -R {user}"), home);
             format!("set PARLOR_HOME to a folder of your own, or {change}")
         }
-        UntrustedReason::WritableByAll(_) => command("chmod o-w", home),
+        UntrustedReason::WritableByAll(_) => fix_command("chmod o-w", home),
     })?;
     for name in [settings::FILE, SECRETS].iter().chain(&PRIVATE_FILES) {
         let path = home.join(name);
         check_path(&path, user, |reason| match reason {
-            UntrustedReason::ForeignOwner => command(&format!("sudo chown {user}"), &path),
-            UntrustedReason::WritableByAll(_) => command("chmod o-w", &path),
+            UntrustedReason::ForeignOwner => fix_command(&format!("sudo chown {user}"), &path),
+            UntrustedReason::WritableByAll(_) => fix_command("chmod o-w", &path),
         })?;
     }
     Ok(())
 }
 
-/// Checks the target of `path`. A path without readable metadata passes; opening it will report the error.
+/// Checks `path`, or what it links to. A path without readable metadata passes; opening it will report the error.
 fn check_path(
     path: &Path,
     user: u32,

@@ -31,7 +31,7 @@ pub(crate) fn list(
 ) -> anyhow::Result<ExitCode> {
     with_home(environment, async |home| {
         let (logins, redactor) = (home.keys().logins(), home.keys().redactor());
-        let mut all_usable = if options.check { check_logins(logins).await } else { true };
+        let mut all_usable = if options.check { renew_logins(logins).await } else { true };
         let statuses = logins.statuses().await?;
         let keys = stored_keys(home);
         if statuses.is_empty() && !options.json {
@@ -42,7 +42,9 @@ pub(crate) fn list(
             )?;
         }
         for StoredKey { name, location, error } in keys {
-            all_usable &= error.is_none() || !options.check;
+            if options.check && error.is_some() {
+                all_usable = false;
+            }
             match (options.json, error) {
                 (true, error) => {
                     let state = if error.is_some() { "unreadable" } else { "key" };
@@ -76,7 +78,8 @@ fn stored_keys(home: &Home) -> Vec<StoredKey> {
     let keys = key::known_services(home.config()).into_iter().filter_map(|name| {
         let secret = SecretName::key(name)?;
         let error = match store.read(&secret) {
-            Ok(key) => key.map(|_| None)?,
+            Ok(Some(_)) => None,
+            Ok(None) => return None,
             // A key that cannot be read exists, so it is listed.
             Err(error) => Some(error.to_string()),
         };
@@ -87,7 +90,7 @@ fn stored_keys(home: &Home) -> Vec<StoredKey> {
 
 /// Renews the logins that are about to expire. Returns whether all existing logins can be used, and prints the error of
 /// each login that cannot.
-async fn check_logins(logins: &LoginManager) -> bool {
+async fn renew_logins(logins: &LoginManager) -> bool {
     let names: Vec<String> = logins.providers().map(|provider| provider.name().to_owned()).collect();
     let mut all_usable = true;
     for name in names {

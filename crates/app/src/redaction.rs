@@ -26,17 +26,22 @@ pub(crate) struct Redaction {
 }
 
 impl Redaction {
-    /// For the state folder `home`. `keys` already knows the provider keys.
-    pub(crate) fn new(home: &Path, config: &Config, environment: &Environment, keys: &Redactor) -> Self {
-        let redactor = keys.new_group();
+    /// For the state folder `home`. `key_redactor` already knows the provider keys.
+    pub(crate) fn new(
+        home: &Path,
+        config: &Config,
+        environment: &Environment,
+        key_redactor: &Redactor,
+    ) -> Self {
+        let redactor = key_redactor.new_group();
         let configured = config.supr.token.as_ref().map(|token| token.reveal());
-        let set = [
+        let other_tokens = [
             &environment.supr.token,
             &environment.supex.token,
             &config.supex.token,
             &config.supex.upstream_token,
         ];
-        for secret in configured.into_iter().chain(set.into_iter().flatten().map(String::as_str)) {
+        for secret in configured.into_iter().chain(other_tokens.into_iter().flatten().map(String::as_str)) {
             redactor.learn(&Secret::new(secret));
         }
         let token_watch = Arc::new(TokenWatch::new(home.join(token::FILE), learner(&redactor)));

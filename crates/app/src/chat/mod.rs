@@ -117,6 +117,7 @@ pub(crate) async fn chat(
         ModelRequest { agent: options.agent, model: options.model }.resolve(home.config(), session_agent);
     let agent = find_agent(home.config(), request.agent.as_deref().or(session_agent))?;
     let session = record.map(|record| record.id);
+    // `resolve` gives an agent's own model the agent's name.
     let asked_model = request.model.as_deref().filter(|_| request.model != request.agent);
     if let Some(model) = asked_model.filter(|_| !matches!(agent.kind, AgentKind::Model(_))) {
         bail!(model_request::why_unavailable(home, agent, model).await);
@@ -145,6 +146,7 @@ pub(crate) async fn chat(
     let message = Message { text: message, when_busy };
     let others = OtherMessages::default();
     let outcome = conversation.exchange(message, others, view, &mut interrupts).await?;
+    // After Ctrl-C, the user does not want to wait for other clients either.
     if outcome.interrupts == 0 {
         leave(sessions, view, &mut interrupts).await?;
     }

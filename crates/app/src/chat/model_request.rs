@@ -14,12 +14,13 @@ pub(super) struct ModelRequest {
 
 impl ModelRequest {
     /// Turns a model with the name of an agent into that agent with its own model, and a model `PROVIDER/NAME` into the
-    /// model `NAME` of the agent of that provider. `session_agent` is the agent of the session, which answers unless
-    /// another one is requested.
+    /// model `NAME` of the agent of that provider. Equal `agent` and `model` in the result mean the agent's own model.
+    /// `session_agent` is the agent of the session, which answers unless another one is requested.
     pub(super) fn resolve(self, config: &Config, session_agent: Option<&str>) -> Self {
         let Self { agent: None, model: Some(model) } = &self else { return self };
         let agent = session_agent.unwrap_or(&config.default_agent);
         let has_models = provider_of(config, agent).is_some();
+        // A name of both an agent and a model means the model, if the present agent has models.
         if config.agents.contains_key(model) && !(has_models && config.models.contains_key(model)) {
             return Self { agent: Some(model.clone()), model: Some(model.clone()) };
         }
@@ -28,10 +29,10 @@ impl ModelRequest {
             return self;
         };
         // OpenRouter's own model names have the form `VENDOR/NAME`.
-        let is_router = provider_of(config, agent) == Some(ProviderKind::OpenRouter)
+        let is_openrouter_name = provider_of(config, agent) == Some(ProviderKind::OpenRouter)
             && provider != ProviderKind::OpenRouter.name();
-        let is_provider = provider_of(config, provider).is_some_and(|kind| kind.name() == provider);
-        if is_router || !is_provider || name.is_empty() {
+        let has_own_agent = provider_of(config, provider).is_some_and(|kind| kind.name() == provider);
+        if is_openrouter_name || !has_own_agent || name.is_empty() {
             return self;
         }
         Self { agent: Some(provider.to_owned()), model: Some(name.to_owned()) }

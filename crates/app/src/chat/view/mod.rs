@@ -16,7 +16,8 @@ pub(super) use terminal::TerminalView;
 
 /// Prints the updates of a run.
 pub(super) trait View {
-    /// Prints one update. `run` is the run that answers; other runs are its subagents.
+    /// Prints one update. `run` is the run that answers. Other runs are those of its subagents, or of other clients if
+    /// `shows_other_runs`.
     fn update(&mut self, session: &SessionId, run: &RunId, update: &SessionUpdate) -> io::Result<()>;
 
     /// Whether updates of other clients' runs are printed too.
@@ -27,11 +28,11 @@ pub(super) trait View {
     /// The user has pressed Ctrl-C, and the terminal has printed `^C` at the cursor.
     fn ctrl_c_echoed(&mut self) {}
 
-    /// Prints a message about the run that is not one of its events.
+    /// Prints a notice about the run that is not one of its events.
     fn notice(&mut self, text: &str) -> io::Result<()>;
 }
 
-/// Prints all updates as JSON lines to `out`, and messages to `notices`.
+/// Prints all updates as JSON lines to `out`, and notices to `notices`.
 pub(super) struct JsonView<'a> {
     pub(super) out: &'a mut dyn Write,
     pub(super) notices: &'a mut dyn Write,
@@ -55,7 +56,7 @@ impl View for JsonView<'_> {
 pub(super) fn ending<'a>(run: &RunId, update: &'a SessionUpdate) -> Option<&'a RunEnding> {
     let SessionUpdate::Entry(entry) = update else { return None };
     match &entry.event {
-        SessionEvent::Run { run: of, event: RunEvent::Ended { ending, .. }, .. } if of == run => Some(ending),
+        SessionEvent::Run { run: id, event: RunEvent::Ended { ending, .. }, .. } if id == run => Some(ending),
         SessionEvent::Run { .. }
         | SessionEvent::Created(_)
         | SessionEvent::Renamed { .. }

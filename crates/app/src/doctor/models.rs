@@ -8,7 +8,7 @@ use super::Finding;
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::models::{ModelCredential, provider_credential_name};
-use crate::settings::models::{BUILT_IN, is_address};
+use crate::settings::models::{BUILT_IN, is_http_address};
 use crate::settings::{AgentKind, FILE};
 
 const CHECK: &str = "model";
@@ -18,7 +18,7 @@ const LOCAL_SERVER: &str = "http://127.0.0.1:8080/v1";
 
 /// Checks the default agent's model and `OPENAI_BASE_URL`.
 pub(super) fn check(home: &Path, environment: &Environment) -> Vec<Finding> {
-    let is_invalid = environment.openai_base_url.as_deref().is_some_and(|url| !is_address(url));
+    let is_invalid = environment.openai_base_url.as_deref().is_some_and(|url| !is_http_address(url));
     let mut findings: Vec<Finding> = is_invalid.then(invalid_base_url).into_iter().collect();
     findings.extend(check_agent(home, environment));
     findings
@@ -36,7 +36,7 @@ fn check_agent(home: &Path, environment: &Environment) -> Option<Finding> {
     model_agents.sort_by_key(|(id, _)| **id != config.default_agent);
     let Some((id, model_agent)) = model_agents.first() else { return Some(no_model()) };
     let model = config.models.get(&model_agent.model)?;
-    if home.keys().base_url(model).is_some_and(|url| !is_address(url)) {
+    if home.keys().base_url(model).is_some_and(|url| !is_http_address(url)) {
         return None;
     }
     let address =

@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 use crate::environment::Environment;
 use crate::login;
 use crate::settings::Config;
-use crate::settings::models::{ModelConfig, is_address};
+use crate::settings::models::{ModelConfig, is_http_address};
 
 /// How the user can correct `OPENAI_BASE_URL`.
 const BASE_URL_FIX: &str = "set it to an address such as http://127.0.0.1:8080/v1, or unset it";
@@ -152,7 +152,7 @@ impl Keys {
     /// it is read.)
     fn check_address(&self, model: &ModelConfig) -> Result<(), String> {
         match self.base_url(model) {
-            Some(url) if !is_address(url) => {
+            Some(url) if !is_http_address(url) => {
                 // The message does not repeat the value: it may be a key.
                 Err(format!("OPENAI_BASE_URL is not an address: {BASE_URL_FIX}"))
             }

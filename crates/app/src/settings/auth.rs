@@ -61,7 +61,7 @@ impl LoginDrafts {
             (["device_redirect_url"], Value::Text(text)) => draft.device_redirect_url = text,
             (["scopes"], Value::List(scopes)) => draft.scopes = scopes,
             (["redirect_host"], Value::Text(text)) => draft.redirect_host = text,
-            (["redirect_port"], Value::UpTo(port)) => {
+            (["redirect_port"], Value::NumberOrDefault(port)) => {
                 draft.redirect_port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
             }
             (["redirect_path"], Value::Text(text)) => draft.redirect_path = text,

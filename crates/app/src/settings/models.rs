@@ -80,7 +80,8 @@ impl ModelConfig {
     /// The value of a setting of `[models.NAME]`, as TOML. `None` if it is not set.
     pub(super) fn value(&self, member: &str) -> Option<String> {
         let quoted = |text: &str| format!("{text:?}");
-        let dollars = |micros: fn(&Price) -> u64| self.price.as_ref().map(|price| money(Some(micros(price))));
+        let dollars =
+            |amount: fn(&Price) -> u64| self.price.as_ref().map(|price| money_as_toml(Some(amount(price))));
         match member {
             "provider" => Some(quoted(self.provider.name())),
             "model" => Some(quoted(&self.model)),
@@ -149,10 +150,10 @@ impl ModelAgentConfig {
             "fallback" => (!self.fallback.is_empty()).then(|| format!("{:?}", self.fallback)),
             "tools" => self.tools.as_ref().map(|tools| format!("{tools:?}")),
             "system" => self.system.as_ref().map(|system| format!("{system:?}")),
-            "max_steps" => Some(limit(self.limits.steps)),
-            "max_tokens" => Some(limit(self.limits.tokens)),
-            "max_cost" => Some(money(self.limits.cost_micros)),
-            "max_seconds" => Some(limit(self.limits.time.map(|time| time.as_secs()))),
+            "max_steps" => Some(limit_as_toml(self.limits.steps)),
+            "max_tokens" => Some(limit_as_toml(self.limits.tokens)),
+            "max_cost" => Some(money_as_toml(self.limits.cost_micros)),
+            "max_seconds" => Some(limit_as_toml(self.limits.time.map(|time| time.as_secs()))),
             _ => None,
         }
     }
@@ -187,6 +188,7 @@ impl ModelDrafts {
             line,
             provider: None,
             prices: [None; 3],
+            // `finish` replaces the provider and requires a model.
             config: ModelConfig::new(ProviderKind::OpenAi, ""),
         });
         let config = &mut draft.config;
@@ -196,8 +198,8 @@ impl ModelDrafts {
             (["base_url"], Value::Text(url)) => config.base_url = Some(url),
             (["api_key_env"], Value::Text(name)) => config.api_key_env = Some(name),
             (["auth"], Value::Text(name)) => config.auth = Some(name),
-            (["context_window"], Value::UpTo(tokens)) => config.context_window = tokens,
-            (["max_output"], Value::UpTo(tokens)) => config.max_output = tokens,
+            (["context_window"], Value::NumberOrDefault(tokens)) => config.context_window = tokens,
+            (["max_output"], Value::NumberOrDefault(tokens)) => config.max_output = tokens,
             (["reasoning"], Value::Text(level)) => config.reasoning = reasoning(&level),
             (["routing"], Value::List(providers)) => config.routing = providers,
             (["price", "input"], Value::Money(micros)) => draft.prices[0] = micros,
@@ -233,7 +235,7 @@ impl ModelDraft {
         if config.context_window.is_some_and(|tokens| tokens < MIN_CONTEXT_WINDOW) {
             return Err(error(format!("needs a context_window of {MIN_CONTEXT_WINDOW} tokens or more")));
         }
-        if config.base_url.as_deref().is_some_and(|url| !is_address(url)) {
+        if config.base_url.as_deref().is_some_and(|url| !is_http_address(url)) {
             // The message does not repeat the value: it may be a key, or contain a password.
             return Err(error(
                 "has a base_url that is not an address such as http://127.0.0.1:8080/v1".to_owned(),
@@ -253,7 +255,7 @@ impl ModelDraft {
 }
 
 /// Whether the text is the HTTP address of a server.
-pub(crate) fn is_address(url: &str) -> bool {
+pub(crate) fn is_http_address(url: &str) -> bool {
     let is_web = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
     // `Url::parse` would strip or encode white space, but parlor appends paths to the text itself.
     is_web && !url.contains(char::is_whitespace) && Url::parse(url).is_ok()
@@ -268,13 +270,12 @@ fn reasoning_name(level: Reasoning) -> &'static str {
     REASONING.into_iter().find(|(_, known)| *known == level).map_or("", |(name, _)| name)
 }
 
-/// A limit as TOML.
-fn limit(limit: Option<u64>) -> String {
+fn limit_as_toml(limit: Option<u64>) -> String {
     limit.map_or(format!("{UNLIMITED:?}"), |limit| limit.to_string())
 }
 
-/// An amount of money as TOML, in dollars.
-pub(super) fn money(micros: Option<u64>) -> String {
+/// In dollars.
+pub(super) fn money_as_toml(micros: Option<u64>) -> String {
     let dollars = |micros: u64| {
         let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
         let text = text.trim_end_matches('0');
@@ -387,7 +388,7 @@ mod tests {
     #[test]
     fn amounts_are_written_in_the_form_that_is_read() {
         for (micros, text) in [(0, "0.0"), (1_000_000, "1.0"), (4_500_000, "4.5"), (1, "0.000001")] {
-            assert_eq!(money(Some(micros)), text);
+            assert_eq!(money_as_toml(Some(micros)), text);
         }
         let config = parse("[spending]\nsession = 1.25\nday = 10").unwrap();
         assert_eq!(config.spending, SpendingConfig { session: Some(1_250_000), day: Some(10_000_000) });

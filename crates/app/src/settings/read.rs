@@ -32,7 +32,7 @@ pub(super) enum Value {
     Size(Option<u64>),
     Seconds(u64),
     /// `None` means the default.
-    UpTo(Option<u64>),
+    NumberOrDefault(Option<u64>),
     /// `None` means unlimited.
     Limit(Option<u64>),
     /// In millionths of a dollar; `None` means unlimited.
@@ -108,8 +108,8 @@ fn check(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
             let number = value.as_integer().ok_or_else(wrong_kind)?;
             let number = i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| wrong_kind())?;
             match u64::try_from(number) {
-                Err(_) | Ok(0) => Ok(Value::UpTo(None)),
-                Ok(number) if number <= max => Ok(Value::UpTo(Some(number))),
+                Err(_) | Ok(0) => Ok(Value::NumberOrDefault(None)),
+                Ok(number) if number <= max => Ok(Value::NumberOrDefault(Some(number))),
                 Ok(_) => Err(wrong_kind()),
             }
         }
@@ -248,10 +248,10 @@ mod tests {
         let value = |text: &str| read(&format!("channels.supr.{text}")).unwrap().remove(0).value;
         assert_eq!(value("allow_from = [\"a\", 7]"), Value::List(vec!["a".to_owned(), "7".to_owned()]));
         assert_eq!(value("enabled = false"), Value::Flag(false));
-        assert_eq!(value("ping_interval = 5"), Value::UpTo(Some(5)));
+        assert_eq!(value("ping_interval = 5"), Value::NumberOrDefault(Some(5)));
         assert_eq!(
             [value("ping_interval = 0"), value("ping_interval = -1")],
-            [(); 2].map(|()| Value::UpTo(None))
+            [(); 2].map(|()| Value::NumberOrDefault(None))
         );
         assert_eq!(
             error("channels.supr.allow_hosts = [true]"),

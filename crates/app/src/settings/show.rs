@@ -7,7 +7,7 @@ use parlor_engine::OnDisconnect;
 use parlor_transport::AllowLocal;
 
 use super::auth::LoginConfig;
-use super::models::{ModelConfig, money};
+use super::models::{ModelConfig, money_as_toml};
 use super::table::{NEVER, SETTINGS, UNLIMITED};
 use super::{AgentKind, Config, page, size};
 use crate::environment::Environment;
@@ -90,8 +90,8 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
             AgentKind::Local | AgentKind::Model(_) => None,
             AgentKind::Script(file) => Some(format!("{file:?}")),
         }),
-        "spending.session" => single(money(config.spending.session)),
-        "spending.day" => single(money(config.spending.day)),
+        "spending.session" => single(money_as_toml(config.spending.session)),
+        "spending.day" => single(money_as_toml(config.spending.day)),
         "secrets.keyring" => single(config.keyring.to_string()),
         "serve.allow_local" => single(match config.allow_local {
             AllowLocal::User => "\"user\"".to_owned(),

@@ -118,16 +118,16 @@ impl SuprConfig {
             }
             ("allow_from", Value::List(senders)) => self.allow_from = senders,
             ("allow_private_urls", Value::Flag(allowed)) => self.allow_private_urls = allowed,
-            ("ping_interval", Value::UpTo(given)) => {
+            ("ping_interval", Value::NumberOrDefault(given)) => {
                 self.keepalive.ping_interval = seconds(given, PING_INTERVAL);
             }
-            ("read_timeout", Value::UpTo(given)) => {
+            ("read_timeout", Value::NumberOrDefault(given)) => {
                 self.keepalive.read_timeout = seconds(given, READ_TIMEOUT)
             }
-            ("write_timeout", Value::UpTo(given)) => {
+            ("write_timeout", Value::NumberOrDefault(given)) => {
                 self.keepalive.write_timeout = seconds(given, WRITE_TIMEOUT);
             }
-            ("max_connections", Value::UpTo(given)) => {
+            ("max_connections", Value::NumberOrDefault(given)) => {
                 let given = given.and_then(|given| usize::try_from(given).ok());
                 self.max_connections = given.unwrap_or(MAX_CONNECTIONS);
             }

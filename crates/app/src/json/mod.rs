@@ -26,7 +26,8 @@ pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Res
     out.flush()
 }
 
-/// Writes the frame of a door, which is compact JSON, as one line. Only strings can have characters that need an escape.
+/// Writes the frame of a door, which is compact JSON, as one line. Outside of strings, compact JSON has no character that
+/// needs an escape, so the frame is treated as one string.
 pub(crate) fn write_frame(out: &mut dyn Write, frame: &[u8]) -> io::Result<()> {
     let frame = std::str::from_utf8(frame).map_err(io::Error::other)?;
     EscapeHidden.write_string_fragment(&mut *out, frame)?;
@@ -41,12 +42,12 @@ impl Formatter for EscapeHidden {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut rest = fragment;
         while let Some((start, hidden)) = rest.char_indices().find(|(_, letter)| !is_visible(*letter)) {
-            let (shown, from) = rest.split_at(start);
+            let (shown, tail) = rest.split_at(start);
             writer.write_all(shown.as_bytes())?;
             for unit in hidden.encode_utf16(&mut [0; 2]) {
                 write!(writer, "\\u{unit:04x}")?;
             }
-            rest = from.strip_prefix(hidden).unwrap_or_default();
+            rest = tail.strip_prefix(hidden).unwrap_or_default();
         }
         writer.write_all(rest.as_bytes())
     }
@@ -147,7 +148,7 @@ enum DeltaSource<'a> {
 
 /// An event of a session.
 #[derive(Serialize)]
-struct Line<'a> {
+struct EventLine<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     session: &'a str,
@@ -195,10 +196,10 @@ enum Body<'a> {
     MessageAdded {
         message: Message<'a>,
     },
-    Run(run::Line<'a>),
+    Run(run::RunMembers<'a>),
 }
 
-fn event_line<'a>(session: &'a SessionId, entry: &'a Entry) -> Line<'a> {
+fn event_line<'a>(session: &'a SessionId, entry: &'a Entry) -> EventLine<'a> {
     let (kind, body) = match &entry.event {
         SessionEvent::Created(new_session) => (
             "session.created",
@@ -232,11 +233,11 @@ fn event_line<'a>(session: &'a SessionId, entry: &'a Entry) -> Line<'a> {
         }
         SessionEvent::Run { run, sequence, event } => {
             let (kind, body) = run::body(event);
-            (kind, Body::Run(run::Line { run: run.as_str(), sequence: *sequence, body }))
+            (kind, Body::Run(run::RunMembers { run: run.as_str(), sequence: *sequence, body }))
         }
     };
     let (seq, at) = (entry.seq.0, entry.at.rfc3339());
-    Line { kind, session: session.as_str(), seq, id: entry.id.as_str(), at, body }
+    EventLine { kind, session: session.as_str(), seq, id: entry.id.as_str(), at, body }
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::parts::{Failure, Input, Media, Usage};
 
+/// The members that only lines of run events have.
 #[derive(Serialize)]
-pub(super) struct Line<'a> {
+pub(super) struct RunMembers<'a> {
     pub(super) run: &'a str,
     pub(super) sequence: u64,
     #[serde(flatten)]

@@ -1,12 +1,13 @@
-//! The error texts of the synaps protocol, except those about lines that are not a command (`decode.rs`). It has no
-//! error codes: parents search the texts for words.
+//! The error texts of the synaps protocol, also that of a line above the limit, except those about lines that are not a
+//! command (`decode.rs`). It has no error codes: parents search the texts for words.
 
 use parlor_vocab::{FileError, SessionRefusal};
 
-use super::{MAX_ATTACHMENTS, decode::FrameError, wire::RpcEvent};
+use super::{MAX_ATTACHMENTS, MAX_FRAME_BYTES, decode::FrameError, wire::RpcEvent};
 
 /// A line is above the limit.
 pub(super) const OVERSIZE: &str = "frame exceeds 1 MiB limit";
+const _: () = assert!(MAX_FRAME_BYTES == 1 << 20); // The text names the limit.
 /// A turn is running. Parents search this text for `abort first`.
 pub(super) const BUSY: &str = "another prompt is in flight; abort first";
 /// A prompt that steers has attachments.

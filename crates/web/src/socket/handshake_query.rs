@@ -1,4 +1,5 @@
-//! Parses the query of a WebSocket handshake: the session that a client uses, and which events it receives.
+//! Parses the query of a WebSocket handshake: the session that a client uses (a new id if it names none), and which events
+//! it receives.
 
 use std::borrow::Cow;
 

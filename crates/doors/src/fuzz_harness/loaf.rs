@@ -202,6 +202,11 @@ impl<'a> Conversation<'a> {
                 let current_turn = self.current_turns.get(&session).and_then(|turn| self.turns.get_mut(turn));
                 current_turn.expect("a turn to interrupt").is_interrupted = true;
             }
+            // A turn that another client began, in a chat that this client has resumed.
+            "session.status" if !turn.is_empty() && !self.turns.contains_key(&turn) => {
+                self.turns.insert(turn.clone(), Turn::default());
+                self.current_turns.insert(session, turn);
+            }
             "session.stream.chunk" => {
                 let turn_state = self.turns.get_mut(&turn).expect("a turn that has begun");
                 assert_eq!(turn_state.ends, 0, "a turn that has ended sends no text");

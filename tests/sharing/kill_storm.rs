@@ -22,8 +22,11 @@ const NODES: usize = 3;
 /// The node with the server. The others are front ends.
 const SUPR: usize = 0;
 
-/// A takeover that takes longer fails the test. It is meant to take less than a second, on a machine that is not busy.
-const MAX_TAKEOVER: Duration = Duration::from_secs(20);
+/// A takeover that takes longer fails `make soak`, which has the machine for itself.
+const MAX_TAKEOVER: Duration = Duration::from_secs(1);
+
+/// A takeover that takes longer fails the test on a busy machine.
+const MAX_BUSY_TAKEOVER: Duration = Duration::from_secs(20);
 
 struct Storm {
     home: Home,
@@ -193,5 +196,5 @@ async fn nothing_is_lost_or_double_when_owners_are_killed() {
         "{rounds} kills, {SESSIONS} sessions, {NODES} processes: {count} takeovers seen, median {:?}, longest {longest:?}",
         takeovers[count / 2]
     );
-    assert!(longest < MAX_TAKEOVER, "{longest:?}");
+    assert!(longest < soak(MAX_BUSY_TAKEOVER, MAX_TAKEOVER), "{longest:?}");
 }

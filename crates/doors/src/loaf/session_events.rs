@@ -54,6 +54,9 @@ impl LoafMachine {
                 if is_stopping {
                     self.submit_stop(&event.session, run);
                 }
+            } else if let Some(queued) = queued_run(&event.update, &turn.id) {
+                self.restore_work(turn_key, Work::Turn(turn));
+                return self.on_turn_queued(turn_key, queued);
             } else if turn.is_unqueued_by(&event.update) {
                 self.restore_work(turn_key, Work::Turn(turn));
                 return self.abandon_turn(turn_key, code::UNQUEUED, code::UNQUEUED);
@@ -222,6 +225,13 @@ pub(super) fn is_unqueued(queued: Option<&RunId>, update: &SessionUpdate) -> boo
     matches!((&entry.event, queued), (SessionEvent::Unqueued { runs }, Some(queued)) if runs.contains(queued))
 }
 
+/// The run that the prompt of the turn waits to start, if this update adds the prompt to the queue.
+fn queued_run(update: &SessionUpdate, turn: &str) -> Option<RunId> {
+    let SessionUpdate::Entry(entry) = update else { return None };
+    let SessionEvent::Queued(queued) = &entry.event else { return None };
+    (queued.input.key.as_deref() == Some(turn)).then(|| queued.run.clone())
+}
+
 /// The run of the turn, if this update is its start.
 fn started_run(update: &SessionUpdate, turn: &str) -> Option<RunId> {
     let SessionUpdate::Entry(entry) = update else { return None };
@@ -240,5 +250,178 @@ fn started_run(update: &SessionUpdate, turn: &str) -> Option<RunId> {
         | SessionEvent::Cleared
         | SessionEvent::Compacted { .. }
         | SessionEvent::MessageAdded(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use parlor_vocab::{
+        AgentChoice, AgentId, Credentials, Entry, EventId, FrontendEvent, ModelOption, Preferences,
+        QueuedInput, RegistryReply, Seq, SessionReply, Ticket, Timestamp, UserInput,
+    };
+    use serde_json::Value;
+
+    use super::*;
+    use crate::fuzz_harness::DeterministicSource;
+    use crate::loaf::ServerParams;
+    use crate::{Input, Machine, Output};
+
+    /// A server whose only client has sent a prompt in a new session. The backend has answered nothing yet.
+    struct Server {
+        machine: LoafMachine,
+        /// The id of the client's session.
+        chat: String,
+        /// The session of the engine, the key of the prompt and the request that sends it.
+        session: SessionId,
+        key: String,
+        sent: Ticket,
+        seq: Seq,
+        frames: Vec<Value>,
+        requests: Vec<RegistryRequest>,
+    }
+
+    impl Server {
+        fn with_prompt() -> Self {
+            let mut machine = LoafMachine::new(params());
+            let (frames, _) = talk(&mut machine, r#"{"jsonrpc":"2.0","id":1,"method":"session.create"}"#);
+            let created = frames.iter().find(|frame| frame["id"] == 1).unwrap();
+            let chat = created["result"]["session_id"].as_str().unwrap().to_owned();
+            let send = json!({"session_id": chat, "text": "hi"});
+            let send = json!({"jsonrpc": "2.0", "id": 2, "method": "session.send", "params": send});
+            let (_, requests) = talk(&mut machine, &send.to_string());
+            let (sent, session, key) = requests.into_iter().find_map(sent_prompt).unwrap();
+            let (frames, requests) = (Vec::new(), Vec::new());
+            Self { machine, chat, session, key, sent, seq: Seq(1), frames, requests }
+        }
+
+        fn drain(&mut self) {
+            let (frames, requests) = drain(&mut self.machine);
+            self.frames.extend(frames);
+            self.requests.extend(requests.into_iter().map(|(_, request)| request));
+        }
+
+        fn on_event(&mut self, event: SessionEvent) {
+            self.seq = Seq(self.seq.0 + 1);
+            let entry = Entry { seq: self.seq, id: EventId::parse("e").unwrap(), at: Timestamp(0), event };
+            let update = SessionUpdate::Entry(Arc::new(entry));
+            let event = FrontendEvent::Registry(RegistryEvent { session: self.session.clone(), update });
+            self.machine.handle(Instant::now(), Input::Event(&event));
+            self.drain();
+        }
+
+        fn on_queued(&mut self) {
+            let input = UserInput { key: Some(self.key.clone()), ..UserInput::default() };
+            self.on_event(SessionEvent::Queued(QueuedInput { run: run(), input }));
+        }
+
+        fn on_unqueued(&mut self) {
+            self.on_event(SessionEvent::Unqueued { runs: vec![run()] });
+        }
+
+        fn on_queued_reply(&mut self) {
+            let reply = RegistryReply::Session(SessionReply::Queued { run: run(), waiting: 1 });
+            let answer = Input::Answer(self.sent, Ok(FrontendReply::Registry(reply)));
+            self.machine.handle(Instant::now(), answer);
+            self.drain();
+        }
+
+        /// Makes an orphan of the turn.
+        fn clear_session(&mut self) {
+            let params = json!({"session_id": self.chat});
+            let clear =
+                json!({"jsonrpc": "2.0", "id": 3, "method": "history.clear_session", "params": params});
+            self.machine.handle(Instant::now(), Input::Frame(clear.to_string().as_bytes()));
+            self.drain();
+        }
+
+        fn unqueue_requests(&self) -> usize {
+            let unqueue = RegistryRequest::Session(self.session.clone(), SessionCommand::Unqueue(run()));
+            self.requests.iter().filter(|request| **request == unqueue).count()
+        }
+
+        fn has_unwatched(&self) -> bool {
+            self.requests.contains(&RegistryRequest::Unwatch(self.session.clone()))
+        }
+    }
+
+    fn run() -> RunId {
+        RunId::parse("r").unwrap()
+    }
+
+    fn params() -> ServerParams {
+        let source = DeterministicSource::new(Timestamp(1));
+        let text = String::new;
+        ServerParams {
+            folder: "/".into(),
+            user_home: None,
+            chats_path: "/chats".into(),
+            preferences: Preferences {
+                model: text(),
+                provider: text(),
+                reasoning: text(),
+                route: text(),
+                setup_done: false,
+            },
+            models: vec![ModelOption {
+                id: "local".to_owned(),
+                provider: "openai".to_owned(),
+                provider_label: None,
+                label: "local".to_owned(),
+                description: text(),
+                context_window: None,
+                choice: AgentChoice { agent: AgentId::parse("local").ok(), ..AgentChoice::default() },
+            }],
+            credentials: Credentials::default(),
+            skill_folders: Vec::new(),
+            skill_count: 0,
+            agent_commands: HashMap::new(),
+            tools: Vec::new(),
+            clock: Arc::clone(&source) as _,
+            ids: source,
+        }
+    }
+
+    fn talk(machine: &mut LoafMachine, line: &str) -> (Vec<Value>, Vec<(Ticket, RegistryRequest)>) {
+        machine.handle(Instant::now(), Input::Frame(line.as_bytes()));
+        drain(machine)
+    }
+
+    fn drain(machine: &mut LoafMachine) -> (Vec<Value>, Vec<(Ticket, RegistryRequest)>) {
+        let (mut frames, mut requests) = (Vec::new(), Vec::new());
+        while let Some(output) = machine.poll() {
+            match output {
+                Output::Send(frame) => frames.push(serde_json::from_slice(&frame).unwrap()),
+                Output::Request(ticket, FrontendRequest::Registry(request)) => {
+                    requests.push((ticket, request))
+                }
+                other @ (Output::Request(..) | Output::WakeAt(_) | Output::Close) => {
+                    panic!("unexpected: {other:?}")
+                }
+            }
+        }
+        (frames, requests)
+    }
+
+    fn sent_prompt((ticket, request): (Ticket, RegistryRequest)) -> Option<(Ticket, SessionId, String)> {
+        let RegistryRequest::Session(session, SessionCommand::Send { input, .. }) = request else {
+            return None;
+        };
+        Some((ticket, session, input.key?))
+    }
+
+    #[test]
+    fn a_prompt_that_is_unqueued_before_its_reply_ends() {
+        let mut server = Server::with_prompt();
+        server.on_queued();
+        server.on_unqueued();
+        let ends = server.frames.iter().filter(|frame| frame["params"]["type"] == "session.error");
+        assert_eq!(ends.count(), 1, "{:?}", server.frames);
+        assert!(server.has_unwatched());
+        server.on_queued_reply();
+        assert_eq!(server.unqueue_requests(), 0);
     }
 }

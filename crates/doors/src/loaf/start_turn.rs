@@ -2,8 +2,8 @@
 
 use parlor_vocab::{
     AgentChoice, FileError, FrontendReply, FrontendRequest, Media, NamedFile, NewSession, RegistryReply,
-    RegistryRequest, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply, UserInput, WatchFrom,
-    WhenBusy,
+    RegistryRequest, RunId, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply, UserInput,
+    WatchFrom, WhenBusy,
 };
 
 use super::chat::{Kind, Prompt, SummaryTrigger, Work};
@@ -85,11 +85,17 @@ impl LoafMachine {
         let Work::Turn(turn) = &mut chat.work else { return };
         turn.accept(&turn_key.chat, &mut self.out);
         if let SessionReply::Queued { run, .. } = reply {
-            turn.queued = Some(run.clone());
-            let session = turn.session.clone().map(|(session, _)| session);
-            if let Some(session) = session.filter(|_| turn.run.is_none() && turn.stop_reason.is_some()) {
-                self.submit_unqueue(&session, run);
-            }
+            self.on_turn_queued(turn_key, run);
+        }
+    }
+
+    /// The prompt of a turn waits to start `run`. The reply and the log both say so, in any order.
+    pub(super) fn on_turn_queued(&mut self, turn_key: &TurnKey, run: RunId) {
+        let Some(turn) = self.turn_mut(turn_key).filter(|turn| turn.queued.is_none()) else { return };
+        turn.queued = Some(run.clone());
+        let session = turn.session.clone().map(|(session, _)| session);
+        if let Some(session) = session.filter(|_| turn.run.is_none() && turn.stop_reason.is_some()) {
+            self.submit_unqueue(&session, run);
         }
     }
 

@@ -309,7 +309,11 @@ impl SynapsMachine {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
+
+    use parlor_vocab::{Entry, EventId, QueuedInput, SessionEvent, Timestamp, UserInput};
+    use serde_json::json;
 
     use super::*;
 
@@ -374,5 +378,34 @@ mod tests {
             assert_eq!(settled, expected, "a parent that has given up would end: {late}");
             assert!(late["error"].as_str().unwrap().contains("the provider is slow"), "{late}");
         }
+    }
+
+    #[test]
+    fn a_prompt_that_is_unqueued_before_its_reply_ends() {
+        let mut machine = child();
+        let now = Instant::now();
+        machine.handle(now, Input::Frame(br#"{"type":"prompt","id":"p","message":"hi"}"#));
+        let sent = outputs(&mut machine).1.unwrap();
+        let run = RunId::parse("r").unwrap();
+        let input = UserInput { key: Some("child:1".to_owned()), ..UserInput::default() };
+        let queued = SessionEvent::Queued(QueuedInput { run: run.clone(), input });
+        let mut seq = Seq(1);
+        let mut handle_event = |machine: &mut SynapsMachine, event| {
+            seq = Seq(seq.0 + 1);
+            let entry = Entry { seq, id: EventId::parse("e").unwrap(), at: Timestamp(0), event };
+            let update = SessionUpdate::Entry(Arc::new(entry));
+            let session = SessionId::parse("s").unwrap();
+            machine.handle(now, Input::Event(&RegistryEvent { session, update }));
+        };
+        handle_event(&mut machine, queued);
+        handle_event(&mut machine, SessionEvent::Unqueued { runs: vec![run.clone()] });
+        let (frames, _) = outputs(&mut machine);
+        let cancelled =
+            json!({"type": "response", "id": "p", "command": "prompt", "ok": true, "cancelled": true});
+        assert_eq!(frames, [cancelled]);
+        let reply = RegistryReply::Session(SessionReply::Queued { run, waiting: 1 });
+        machine.handle(now, Input::Answer(sent, Ok(reply)));
+        assert!(outputs(&mut machine).0.is_empty());
+        assert!(machine.wants_frame());
     }
 }

@@ -91,6 +91,11 @@ impl Turn {
                 SessionEvent::Run { run, event, .. } => {
                     self.on_event(now, run, event, subagent_counter, frames)
                 }
+                // The reply to the prompt may come later, even after another client has emptied the queue.
+                SessionEvent::Queued(queued) if queued.input.key.as_deref() == Some(&self.key) => {
+                    self.queued = Some(queued.run.clone());
+                    None
+                }
                 // Another client has emptied the queue, or the parent has aborted the prompt.
                 SessionEvent::Unqueued { runs }
                     if self.queued.as_ref().is_some_and(|queued| runs.contains(queued)) =>

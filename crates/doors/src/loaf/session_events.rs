@@ -1,8 +1,9 @@
 //! Routes the events of the engine's sessions to the turns that run there.
 
 use parlor_vocab::{
-    FrontendReply, FrontendRequest, RegistryEvent, RegistryRequest, RunEnding, RunEvent, RunId,
-    SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionUpdate, StopCause, WhenBusy,
+    FrontendReply, FrontendRequest, RegistryEvent, RegistryReply, RegistryRequest, RunEnding, RunEvent,
+    RunId, SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, SessionUpdate, StopCause,
+    WhenBusy,
 };
 use serde_json::json;
 
@@ -180,6 +181,9 @@ impl LoafMachine {
 
     fn on_orphan_event(&mut self, event: &RegistryEvent) {
         let Some(orphan) = self.orphans.get_mut(&event.session) else { return };
+        if let Some(queued) = queued_run(&event.update, &orphan.turn) {
+            return self.unqueue_orphan(&event.session, queued);
+        }
         if orphan.run.is_none() && is_unqueued(orphan.queued.as_ref(), &event.update) {
             return self.unwatch(&event.session);
         }
@@ -202,6 +206,15 @@ impl LoafMachine {
         }
     }
 
+    /// The prompt of an orphaned turn waits to start `run`: takes it back.
+    fn unqueue_orphan(&mut self, session: &SessionId, run: RunId) {
+        let Some(orphan) = self.orphans.get_mut(session) else { return };
+        if orphan.run.is_none() && orphan.queued.is_none() {
+            orphan.queued = Some(run.clone());
+            self.submit_unqueue(session, run);
+        }
+    }
+
     /// Handles the answer to a step of a turn that is no longer in its chat.
     pub(super) fn on_late_step(
         &mut self,
@@ -209,12 +222,16 @@ impl LoafMachine {
         step: TurnStep,
         answer: &Result<FrontendReply, SessionRefusal>,
     ) {
-        let is_refused =
-            answer.is_err() && matches!(step, TurnStep::Create | TurnStep::Watch | TurnStep::Send);
         let orphan =
             self.orphans.iter().find(|(_, orphan)| orphan.turn == turn_key.turn && orphan.run.is_none());
-        if let Some(session) = orphan.map(|(session, _)| session.clone()).filter(|_| is_refused) {
-            self.unwatch(&session);
+        let Some(session) = orphan.map(|(session, _)| session.clone()) else { return };
+        match (step, answer) {
+            (TurnStep::Create | TurnStep::Watch | TurnStep::Send, Err(_)) => self.unwatch(&session),
+            (
+                TurnStep::Send,
+                Ok(FrontendReply::Registry(RegistryReply::Session(SessionReply::Queued { run, .. }))),
+            ) => self.unqueue_orphan(&session, run.clone()),
+            _ => {}
         }
     }
 }
@@ -261,7 +278,7 @@ mod tests {
 
     use parlor_vocab::{
         AgentChoice, AgentId, Credentials, Entry, EventId, FrontendEvent, ModelOption, Preferences,
-        QueuedInput, RegistryReply, Seq, SessionReply, Ticket, Timestamp, UserInput,
+        QueuedInput, Seq, Ticket, Timestamp, UserInput,
     };
     use serde_json::Value;
 
@@ -423,5 +440,25 @@ mod tests {
         assert!(server.has_unwatched());
         server.on_queued_reply();
         assert_eq!(server.unqueue_requests(), 0);
+    }
+
+    #[test]
+    fn the_queued_prompt_of_an_orphaned_turn_is_taken_back_once() {
+        for is_reply_first in [true, false] {
+            let mut server = Server::with_prompt();
+            server.clear_session();
+            assert_eq!(server.unqueue_requests(), 0, "its run is not known yet");
+            if is_reply_first {
+                server.on_queued_reply();
+                server.on_queued();
+            } else {
+                server.on_queued();
+                server.on_queued_reply();
+            }
+            assert_eq!(server.unqueue_requests(), 1, "reply first: {is_reply_first}");
+            assert!(!server.has_unwatched());
+            server.on_unqueued();
+            assert!(server.has_unwatched());
+        }
     }
 }

@@ -278,7 +278,7 @@ mod tests {
 
     use parlor_vocab::{
         AgentChoice, AgentId, Credentials, Entry, EventId, FrontendEvent, ModelOption, Preferences,
-        QueuedInput, Seq, Ticket, Timestamp, UserInput,
+        QueuedInput, Seq, Ticket, Timestamp, UserInput, WatchFrom,
     };
     use serde_json::Value;
 
@@ -460,5 +460,24 @@ mod tests {
             server.on_unqueued();
             assert!(server.has_unwatched());
         }
+    }
+
+    #[test]
+    fn a_new_session_is_deleted_only_if_no_other_client_uses_it() {
+        let mut unqueued = Server::with_prompt();
+        unqueued.on_queued_reply();
+        unqueued.on_unqueued();
+        let delete = RegistryRequest::Delete(unqueued.session.clone());
+        assert!(!unqueued.requests.contains(&delete), "{:?}", unqueued.requests);
+        let after = WatchFrom::At(unqueued.seq);
+        let watch = RegistryRequest::Watch { session: unqueued.session.clone(), after };
+        assert!(unqueued.requests.contains(&watch), "{:?}", unqueued.requests);
+
+        let mut refused = Server::with_prompt();
+        let refusal = SessionRefusal::LogUnavailable { reason: "the disk is full".to_owned() };
+        refused.machine.handle(Instant::now(), Input::Answer(refused.sent, Err(refusal)));
+        refused.drain();
+        let delete = RegistryRequest::Delete(refused.session.clone());
+        assert!(refused.requests.contains(&delete), "{:?}", refused.requests);
     }
 }

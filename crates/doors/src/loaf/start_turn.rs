@@ -212,8 +212,13 @@ impl LoafMachine {
             // The engine may not have the new choice.
             chat.agent_choice = None;
             let last_seq = chat.last_seq;
+            // A prompt waits in the queue behind the run of another client, who uses the session.
+            let is_unused = is_new && turn.queued.is_none();
+            if !is_unused {
+                chat.saved_session = Some(session.clone());
+            }
             self.unwatch(&session);
-            if is_new {
+            if is_unused {
                 let request = FrontendRequest::Registry(RegistryRequest::Delete(session));
                 self.out.submit(request, Pending::Ignored);
             } else {

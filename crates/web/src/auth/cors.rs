@@ -14,7 +14,7 @@ use crate::response::empty;
 
 /// What pages of open origins may send: the methods of the API, a token, JSON, and the position of an event
 /// stream.
-const METHODS: &str = "GET, POST, PATCH, DELETE";
+const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 const HEADERS: &str = "authorization, content-type, last-event-id";
 
 /// How long a browser remembers that it may send such a request, in seconds.
@@ -48,5 +48,19 @@ pub(crate) fn allow_reading(headers: &mut HeaderMap, origin: Option<HeaderValue>
     if let Some(origin) = origin {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::ROUTES;
+
+    #[test]
+    fn pages_of_open_origins_may_use_every_route() {
+        let allowed: Vec<&str> = METHODS.split(", ").collect();
+        for (method, path) in ROUTES {
+            assert!(allowed.contains(method), "{method} {path}");
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Clients that have joined a session of another process: what they keep when its owner leaves, and what they leave behind.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::home::Home;
 use crate::loaf::Loaf;
 use crate::log::{checked_events, runs};
+use crate::server::TOKEN;
+use crate::supr::{Socket, serve};
 use crate::synaps::Synaps;
 
 /// The texts and the ends of the runs of a session.
@@ -79,4 +81,29 @@ async fn a_front_end_that_closes_its_session_leaves_the_run_of_another_client_al
     std::fs::write(home.folder().join("go"), "").unwrap();
     owner.sees_text("file-is-there").await;
     owner.sees_end().await;
+}
+
+#[tokio::test]
+async fn the_list_of_sessions_counts_what_waits_in_another_process() {
+    let home = Home::new();
+    let mut owner = Synaps::start(&home, &[]).await;
+    owner.send("/wait 600").await;
+    owner.sees_text(".").await;
+    let server = serve(&home);
+    let listed = async || {
+        let request = reqwest::Client::new().get(format!("http://{}/api/sessions", server.http));
+        let body = request.bearer_auth(TOKEN).send().await.unwrap().text().await.unwrap();
+        let session = &serde_json::from_str::<Value>(&body).unwrap()[0];
+        ["id", "running", "queued", "here"].map(|member| session[member].clone())
+    };
+    let mut socket = Socket::connect(server.http, &format!("session_id={}&stream=1", owner.session)).await;
+    assert_eq!(listed().await, [json!(owner.session), json!(true), json!(0), json!(true)]);
+    socket.send("message.send", json!({"content": "/say later"})).await;
+    socket.frames.until("run.queued", |frame| frame.to_string().contains("run.queued")).await;
+    assert_eq!(listed().await, [json!(owner.session), json!(true), json!(1), json!(true)]);
+    owner.stop().await;
+    // The end of the owner's run, then that of the other.
+    socket.frames.sees_end().await;
+    socket.frames.sees_end().await;
+    assert_eq!(listed().await, [json!(owner.session), json!(false), json!(0), json!(true)]);
 }

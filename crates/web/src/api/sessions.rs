@@ -198,8 +198,11 @@ async fn session_info(sessions: &Sessions, record: &SessionRecord) -> SessionInf
     let queued = match owner {
         SessionOwner::ThisProcess { waiting } => waiting,
         SessionOwner::Nobody => sessions.left_inputs(record).await.unwrap_or(0),
-        SessionOwner::Peer => sessions.read(&record.id).await.map_or(0, |session| session.queue().len()),
-        SessionOwner::OtherProcess => 0,
+        // Inputs wait only while a run is active. Of the log, nothing but the queue is kept in memory.
+        SessionOwner::Peer if record.running.is_some() => {
+            sessions.read_newest(&record.id, 0).await.map_or(0, |session| session.queue().len())
+        }
+        SessionOwner::Peer | SessionOwner::OtherProcess => 0,
     };
     SessionInfo {
         id: record.id.as_str().to_owned(),

@@ -58,8 +58,8 @@ pub const HEADER_WAIT: Duration = Duration::from_secs(15);
 /// How long a server may take to notice that another process has evicted the holders of the old token.
 pub const EVICTION_CHECK: Duration = Duration::from_secs(1);
 
-/// How long a client other than the owner waits for a connection of its group to make room for it. The server accepts no
-/// other connection meanwhile.
+/// How long a client waits for a connection of its group to make room for it. Then the owner waits for another one, and
+/// other clients are refused. The server accepts no other connection meanwhile.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// How long a connection that does not become a WebSocket may last, whatever it does. An event stream lasts longer.
@@ -176,11 +176,18 @@ async fn acquire(
     loop {
         let mut next_wait = pin!(heads.next_wait());
         next_wait.as_mut().enable();
-        heads.close_oldest(group);
+        let closed = heads.close_oldest(group);
+        let next_try = async {
+            match closed {
+                // It takes longer if the head of its request has just arrived. Then another one has to close.
+                Some(closed) => drop(timeout(ROOM_WAIT, closed.cancelled()).await),
+                None => next_wait.await,
+            }
+        };
         tokio::select! {
             biased;
             permit = limiter.acquire(group) => return permit,
-            () = next_wait => {}
+            () = next_try => {}
         }
     }
 }
@@ -235,5 +242,41 @@ async fn serve_connection(
         biased;
         _ = connection => {}
         () = memory.stalled() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_idle_connection_closes_for_each_new_one() {
+        let limits = ConnectionLimits { all: 1, other_users: 1, address: 1, owner_only: 0 };
+        let limiter = ConnectionLimiter::new(limits);
+        let permit = limiter.try_acquire(PeerGroup::Owner).unwrap();
+        let heads = Arc::new(WaitingHeads::default());
+        let [first, second] = [(); 2].map(|()| heads.connection(PeerGroup::Owner));
+        let has_to_close = |head: &HeadWait| poll_once(head.has_to_close()).is_ready();
+
+        let mut acquired = pin!(acquire(&limiter, &heads, PeerGroup::Owner));
+        assert!(poll_once(&mut acquired).is_pending());
+        assert!(has_to_close(&first) && !has_to_close(&second));
+        // Another connection begins to wait before the first one has closed.
+        let third = heads.connection(PeerGroup::Owner);
+        assert!(poll_once(&mut acquired).is_pending());
+        assert!(!has_to_close(&second) && !has_to_close(&third));
+        // The first one takes long to close: the next one has to.
+        tokio::time::advance(ROOM_WAIT).await;
+        assert!(poll_once(&mut acquired).is_pending());
+        assert!(has_to_close(&second) && !has_to_close(&third));
+        drop((permit, second));
+        assert!(matches!(poll_once(&mut acquired), Poll::Ready(Some(_))));
+        assert!(!has_to_close(&third));
     }
 }

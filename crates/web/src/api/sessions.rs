@@ -62,9 +62,9 @@ struct SessionInfo {
     /// The agent that was chosen for it; empty if none was.
     agent_id: String,
     running: bool,
-    /// How many inputs wait for the active run to end; 0 if another process has the session open.
+    /// How many inputs wait for the active run to end; 0 if another process has the session open and it cannot be joined.
     queued: usize,
-    /// Whether this server may write to it, which it may not while another process has it open.
+    /// Whether clients of this server can send to it: false if another process has it open and it cannot be joined.
     here: bool,
     last_event: Option<LastEvent>,
 }

@@ -55,7 +55,6 @@ pub(crate) async fn accept_connections<S, T>(
                     connections.spawn(served);
                 }
             }
-            // Mostly for lack of file descriptors.
             Err(error) => {
                 if let Some(left_out) = accept_errors.allow_line() {
                     tracing::warn!(%error, left_out, "cannot accept a connection");

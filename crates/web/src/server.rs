@@ -205,15 +205,16 @@ async fn serve_connection(
     protocol: &http1::Builder,
     router: Router,
     memory: Arc<ResponseMemory>,
-    life: Duration,
+    max_life: Duration,
     stop: CancellationToken,
 ) {
     let HttpClient { stream, peer, head } = client;
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
     let ends = ConnectionEnds { peer: peer.address().ip(), local: peer.local().ip() };
-    let age = Arc::new(ConnectionLife::default());
-    let (response_memory, answers, stream_life) = (Arc::clone(&memory), Arc::clone(&head), Arc::clone(&age));
+    let life_end = Arc::new(ConnectionLife::default());
+    let (response_memory, answers, stream_life) =
+        (Arc::clone(&memory), Arc::clone(&head), Arc::clone(&life_end));
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ends);
         request.extensions_mut().insert(Arc::clone(&response_memory));
@@ -236,7 +237,7 @@ async fn serve_connection(
             false => return,
         },
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-        () = age.is_over(life) => return,
+        () = life_end.is_over(max_life) => return,
     }
     tokio::select! {
         biased;

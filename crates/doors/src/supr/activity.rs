@@ -27,17 +27,17 @@ pub(super) struct ActivityEvent<'a> {
     pub(super) entry: &'a Entry,
     /// Whether the event happened before the connection began.
     pub(super) replay: bool,
-    /// What the client shows as it is.
+    /// Whether the client knows the format `plain`.
     pub(super) plain_text: PlainText,
 }
 
-/// Whether a client knows the format `plain`.
+/// How the output of a program is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlainText {
-    /// A client with `stream=1`: the text is exactly the deltas that it got before.
-    Known,
-    /// Any other client shows all texts as markdown, so plain text comes in a fenced block.
-    Fenced,
+    /// To a client with `stream=1`: the text is exactly the deltas that it got before.
+    AsPlain,
+    /// To any other client, which shows all texts as markdown: in a fenced block.
+    AsFencedMarkdown,
 }
 
 impl ActivityEvent<'_> {
@@ -131,8 +131,8 @@ impl ActivityEvent<'_> {
         let route = if self.run.is_agent_explicit { "explicit" } else { "default" };
         // The output of a program is not markdown, even if it looks like it.
         let (text, format) = match (self.run.repeats_tool_output(id, text), self.plain_text) {
-            (true, PlainText::Known) => (text.into(), "plain"),
-            (true, PlainText::Fenced) => (fenced(text), "markdown"),
+            (true, PlainText::AsPlain) => (text.into(), "plain"),
+            (true, PlainText::AsFencedMarkdown) => (fenced(text), "markdown"),
             (false, _) => (text.into(), "markdown"),
         };
         let mut data = json!({"message_id": id.as_str(), "text": text, "format": format,

@@ -254,7 +254,7 @@ impl SuprMachine {
     ) {
         let SessionEvent::Run { sequence, event, .. } = &entry.event else { return };
         let sequence = *sequence;
-        let plain_text = if self.params.streams { PlainText::Known } else { PlainText::Fenced };
+        let plain_text = if self.params.streams { PlainText::AsPlain } else { PlainText::AsFencedMarkdown };
         let session_id = session.as_str();
         let activity_event =
             ActivityEvent { session: session_id, id, run, sequence, event, entry, replay, plain_text };

@@ -42,7 +42,7 @@ impl Replay {
         let run = self.runs.get_mut(id)?;
         run.record(event);
         let (session, sequence) = (self.session.as_str(), *sequence);
-        let (replay, plain_text) = (true, PlainText::Known);
+        let (replay, plain_text) = (true, PlainText::AsPlain);
         let activity =
             ActivityEvent { session, id, run, sequence, event, entry, replay, plain_text }.activity();
         if matches!(event, RunEvent::Ended { .. }) {
@@ -83,7 +83,7 @@ pub fn event_type(entry: &Entry) -> &'static str {
     match &entry.event {
         SessionEvent::Run { run: id, sequence, event } => {
             let run = Run::refused(false, String::new(), None);
-            let (run, sequence, replay, plain_text) = (&run, *sequence, true, PlainText::Known);
+            let (run, sequence, replay, plain_text) = (&run, *sequence, true, PlainText::AsPlain);
             ActivityEvent { session: "", id, run, sequence, event, entry, replay, plain_text }.kind()
         }
         SessionEvent::Renamed { .. } => RENAMED,

@@ -61,13 +61,13 @@ impl Pending {
     }
 }
 
-/// Whether the parent only asks for the tools.
+/// Whether the parent has asked for the tools and nothing else; then its empty session is deleted at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Probe {
+pub(super) enum ToolsOnly {
     /// The session is new, and no command has come.
-    Possible,
-    /// It has asked for the tools and for nothing else.
-    Likely,
+    Unknown,
+    /// All commands so far ask for the tools.
+    SoFar,
     /// It has sent another command, or continues a session.
     No,
 }
@@ -95,7 +95,7 @@ pub(super) struct Prompt {
 impl SynapsMachine {
     pub(super) fn on_command(&mut self, now: Instant, command: RpcCommand) {
         self.received = Some(now);
-        self.note_probe(&command);
+        self.note_tools_only(&command);
         match command {
             RpcCommand::Prompt { id, message, attachments, steer: true } => {
                 self.steer(id, message, &attachments);
@@ -124,18 +124,17 @@ impl SynapsMachine {
         }
     }
 
-    /// Recognizes a parent that wants to know the tools and nothing else: its session is deleted at the end, because
-    /// nobody will continue it.
-    fn note_probe(&mut self, command: &RpcCommand) {
+    /// Recognizes a parent that wants to know the tools and nothing else: nobody will continue its session.
+    fn note_tools_only(&mut self, command: &RpcCommand) {
         let lists_tools = matches!(command, RpcCommand::ToolsList { .. });
-        let (next, unused) = match self.probe {
+        let (next, unused) = match self.tools_only {
             _ if matches!(command, RpcCommand::Shutdown) => return,
-            Probe::Possible if lists_tools => (Probe::Likely, Some(self.params.session.clone())),
-            Probe::Likely if !lists_tools => (Probe::No, None),
-            Probe::Likely | Probe::No => return,
-            Probe::Possible => return self.probe = Probe::No,
+            ToolsOnly::Unknown if lists_tools => (ToolsOnly::SoFar, Some(self.params.session.clone())),
+            ToolsOnly::SoFar if !lists_tools => (ToolsOnly::No, None),
+            ToolsOnly::SoFar | ToolsOnly::No => return,
+            ToolsOnly::Unknown => return self.tools_only = ToolsOnly::No,
         };
-        self.probe = next;
+        self.tools_only = next;
         let ticket = self.take_ticket();
         self.outbox.push_back(Output::Request(ticket, RegistryRequest::DeleteIfUnused(unused)));
     }

@@ -11,7 +11,7 @@ use parlor_vocab::{
 };
 use serde_json::Value;
 
-use super::dispatch::{Compaction, Pending, Probe};
+use super::dispatch::{Compaction, Pending, ToolsOnly};
 use super::other_turn::OtherTurn;
 use super::turn::{Turn, response};
 use super::wire::{RPC_PROTOCOL_VERSION, RpcEvent};
@@ -114,7 +114,7 @@ pub struct SynapsMachine {
     pub(super) pending: Option<(Ticket, Pending)>,
     /// When the last command arrived, which is the pending one if there is one.
     pub(super) received: Option<Instant>,
-    pub(super) probe: Probe,
+    pub(super) tools_only: ToolsOnly,
     /// The parent has sent `shutdown`: the machine takes no further frame.
     pub(super) is_shutting_down: bool,
     /// How many prompts the parent has sent. Their keys come from this.
@@ -128,7 +128,7 @@ pub struct SynapsMachine {
 impl SynapsMachine {
     /// A new child: it sends `ready` and begins to watch its session.
     pub fn new(params: ChildParams) -> Self {
-        let probe = if params.is_new { Probe::Possible } else { Probe::No };
+        let tools_only = if params.is_new { ToolsOnly::Unknown } else { ToolsOnly::No };
         let mut machine = Self {
             turn: None,
             other_turn: params.active.clone().map(OtherTurn::new),
@@ -136,7 +136,7 @@ impl SynapsMachine {
             compaction: None,
             pending: None,
             received: None,
-            probe,
+            tools_only,
             is_shutting_down: false,
             prompt_counter: 0,
             subagent_counter: 0,

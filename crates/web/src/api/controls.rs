@@ -1,8 +1,8 @@
 //! What a console of this protocol lists and changes beside sessions: tools, skills, the default model, the log, and the
 //! state of the server.
 //!
-//! Parlor does not write its settings, so it refuses a change that is not already so, with the reason in the form that
-//! such a console shows: a JSON object with `error`.
+//! Parlor does not write its settings: a request that changes nothing succeeds, any other gets a JSON object with `error`,
+//! which such a console shows.
 
 use std::path::PathBuf;
 use std::sync::Arc;

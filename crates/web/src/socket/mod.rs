@@ -112,8 +112,8 @@ async fn start(
     Some((slot, session, serve_supr(&site, query, socket, stop).await))
 }
 
-/// The WebSocket of an upgraded connection, for messages of at most `max_bytes`, compressed as `deflate` says. Takes the TCP stream out of hyper's
-/// wrappers, which saves their memory.
+/// The WebSocket of an upgraded connection, for messages of at most `max_bytes`, compressed as `deflate` says. Takes the
+/// TCP stream out of hyper's wrappers, which saves their memory.
 pub(crate) async fn open_socket(
     upgraded: Upgraded,
     max_bytes: usize,

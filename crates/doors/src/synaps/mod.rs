@@ -4,8 +4,9 @@
 //! with the id of the command, and the events of the running turn without an id.
 //!
 //! - [`wire`] has the types of frames under their upstream names; `decode` reads commands, `encode` writes events.
-//! - `machine` is the state machine and `dispatch` what each command does.
-//! - `turn` makes frames of run events, `other_turn` those of other clients' runs, `history` makes the messages of `get_messages`, and `attachment` checks files.
+//! - `machine` is the state machine, `dispatch` what each command does, and `params` the settings of a child.
+//! - `turn` makes frames of run events, `other_turn` those of other clients' runs, `history` makes the messages of
+//!   `get_messages`, and `attachment` checks files.
 //! - `code` has all error texts.
 
 mod attachment;
@@ -16,6 +17,7 @@ mod encode;
 mod history;
 mod machine;
 mod other_turn;
+mod params;
 mod replay;
 mod turn;
 pub mod wire;
@@ -23,7 +25,8 @@ pub mod wire;
 use std::time::Duration;
 
 pub use encode::tool_to_json;
-pub use machine::{AvailableModel, ChildParams, ModelNames, ModelRoute, SynapsMachine};
+pub use machine::SynapsMachine;
+pub use params::{AvailableModel, ChildParams, ModelNames, ModelRoute};
 pub use replay::SynapsReplay;
 pub use wire::{AssistantEvent, RPC_PROTOCOL_VERSION, RpcAttachment, RpcCommand, RpcEvent, TurnUsage};
 

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use parlor_vocab::{RegistryEvent, RunEvent, SessionEvent, SessionReply, SessionUpdate};
 
-use super::machine::{ChildParams, SynapsMachine};
+use super::machine::SynapsMachine;
+use super::params::ChildParams;
 use super::turn::Turn;
 use crate::{Input, Machine, Output};
 

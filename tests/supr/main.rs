@@ -31,6 +31,7 @@ mod shared_home_kills;
 mod shutdown;
 mod slow_client;
 mod terminals;
+mod token_command;
 mod wire;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,8 @@
 //! The loaf door lists the models that `parlor models --all` lists, and each can be selected by its provider's name.
 
+use std::io::ErrorKind;
+use std::net::TcpListener;
+
 use serde_json::{Value, json};
 
 use crate::api_format::ApiFormat;
@@ -82,4 +85,20 @@ fn models_of_a_provider_without_an_agent_go_to_that_provider() {
     }
     let sent: Vec<Value> = router.bodies().iter().skip(1).map(|body| body["model"].clone()).collect();
     assert_eq!(sent, ["a/routed", "a/configured"]);
+}
+
+#[test]
+fn the_start_asks_no_provider_and_a_list_does_not_wait_for_one_that_never_answers() {
+    // Connections are accepted by the kernel and never answered.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let url = format!("http://{}/v1", silent.local_addr().unwrap());
+    let home = Home::new();
+    let mut loaf = LoafChild::start_with(&home, &[("OPENAI_BASE_URL", url)]);
+    let handshake = loaf.request("rpc.handshake", r#"{"client_name":"test","client_version":"1"}"#);
+    assert!(handshake["capabilities"].is_object(), "{handshake}");
+    assert_eq!(silent.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "the start asks no provider");
+    let models = loaf.request("model.list", "{}")["models"].clone();
+    assert!(models.as_array().is_some_and(|models| !models.is_empty()), "{models}");
+    silent.accept().expect("the list asks the provider");
 }

@@ -2,7 +2,7 @@
 //! one does.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
@@ -149,8 +149,9 @@ fn serve_repl(mut stream: TcpStream) {
 
 #[test]
 fn each_repl_client_has_its_own_connection_to_the_repl_of_the_runtime() {
-    // The runtime's REPL has a fixed port, so the mock uses a loopback address of its own.
-    let host = "127.44.33.1";
+    // The runtime's REPL has a fixed port, so the mock of each test process uses a loopback address of its own.
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, 64 | high, middle, low);
     let listener = TcpListener::bind((host, 4433)).unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {

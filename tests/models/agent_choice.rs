@@ -4,9 +4,11 @@
 use serde_json::{Value, json};
 
 use crate::api_format::ApiFormat;
+use crate::client::Client;
 use crate::home::Home;
 use crate::loaf_child::LoafChild;
 use crate::scripted_server::{Reply, ScriptedServer};
+use crate::server::Server;
 use crate::synaps_child::{SynapsChild, usage_model};
 
 const API: ApiFormat = ApiFormat::Responses;
@@ -165,4 +167,32 @@ fn synaps_and_loaf_show_that_another_agent_answers() {
     let shown = messages.to_string();
     assert!(shown.contains("main") && shown.contains("no longer configured"), "{shown}");
     assert_eq!(sent_models(&server)[2..], ["provider-b", "provider-b"]);
+}
+
+#[tokio::test]
+async fn a_step_tells_sockets_that_another_agent_answers() {
+    let server = ScriptedServer::start(vec![answer(), answer(), answer()]);
+    let home = home(&server);
+    home.prints(&["chat", "--agent", "main", "one"]);
+    let session = home.last_session();
+    home.configure("parlor.toml", &settings(&server.url).replace("agents.main", "agents.renamed"));
+    let parlor = Server::on(&home.state());
+    let mut socket = Client::connect(parlor.http, &format!("session_id={session}")).await;
+    let mut headlines = Vec::new();
+    for text in ["two", "three"] {
+        socket.send_text(text).await;
+        loop {
+            let frame = socket.next().await.unwrap();
+            match frame["event_type"].as_str() {
+                Some("step.updated") => headlines.push(frame["data"]["headline"].clone()),
+                Some("run.completed") => break,
+                Some("run.failed") => panic!("{frame}"),
+                _ => {}
+            }
+        }
+    }
+    let notice = "The agent \"main\" is no longer configured, so other answers.";
+    assert_eq!(headlines.len(), 1, "the notice comes once: {headlines:?}");
+    assert!(headlines[0].as_str().unwrap().starts_with(notice), "{headlines:?}");
+    assert_eq!(sent_models(&server), ["provider-a", "provider-b", "provider-b"]);
 }

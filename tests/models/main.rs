@@ -13,6 +13,13 @@ mod attachments;
 mod attacking_server;
 mod broken_streams;
 mod catalogue;
+#[path = "../supr/client.rs"]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "these tests use only some helpers, which panic as the tests would"
+)]
+mod client;
 mod commands;
 mod crash;
 mod docs_page;
@@ -30,5 +37,13 @@ mod outputs;
 mod refused_prompts;
 mod scenarios;
 mod scripted_server;
+#[path = "../supr/server.rs"]
+#[allow(
+    dead_code,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "these tests use only some helpers, which start the program as a shell would and panic as the tests would"
+)]
+mod server;
 mod streamed_calls;
 mod synaps_child;

@@ -262,14 +262,14 @@ mod tests {
         let limiter = ConnectionLimiter::new(limits);
         let permit = limiter.try_acquire(PeerGroup::Owner).unwrap();
         let heads = Arc::new(WaitingHeads::default());
-        let [first, second] = [(); 2].map(|()| heads.connection(PeerGroup::Owner));
-        let has_to_close = |head: &HeadWait| poll_once(head.has_to_close()).is_ready();
+        let [first, second] = [(); 2].map(|()| heads.add_connection(PeerGroup::Owner));
+        let has_to_close = |head: &HeadWait| poll_once(head.close_requested()).is_ready();
 
         let mut acquired = pin!(acquire(&limiter, &heads, PeerGroup::Owner));
         assert!(poll_once(&mut acquired).is_pending());
         assert!(has_to_close(&first) && !has_to_close(&second));
         // Another connection begins to wait before the first one has closed.
-        let third = heads.connection(PeerGroup::Owner);
+        let third = heads.add_connection(PeerGroup::Owner);
         assert!(poll_once(&mut acquired).is_pending());
         assert!(!has_to_close(&second) && !has_to_close(&third));
         // The first one takes long to close: the next one has to.

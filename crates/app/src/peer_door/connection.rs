@@ -82,38 +82,40 @@ impl Connection {
         Ok(Self { requests, shared, next_id: AtomicU64::new(0) })
     }
 
-    /// Sends a request, and returns the channel of its reply. Fails if the connection has ended or its queue is full.
-    fn request(&self, frame: impl FnOnce(u64) -> ClientFrame) -> Result<oneshot::Receiver<Reply>, PeerError> {
+    /// Sends a request, and returns the channel of its reply. `watch` is what the reply begins. Fails if the connection has
+    /// ended or its queue is full.
+    fn request(
+        &self,
+        frame: impl FnOnce(u64) -> ClientFrame,
+        watch: Option<(SessionId, Watch)>,
+    ) -> Result<oneshot::Receiver<Reply>, PeerError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let bytes = line(&frame(id));
+        let place = self.requests.try_reserve().map_err(|error| match error {
+            mpsc::error::TrySendError::Full(()) => {
+                PeerError::Refused(SessionRefusal::TooManyRequests { limit: QUEUED_REQUESTS })
+            }
+            mpsc::error::TrySendError::Closed(()) => PeerError::Lost,
+        })?;
         let (sender, receiver) = oneshot::channel();
-        {
-            let mut waiting = self.shared.lock();
-            if waiting.has_ended {
-                return Err(PeerError::Lost);
-            }
-            waiting.replies.insert(id, sender);
+        // One critical section, so that the end of the connection finds both or neither.
+        let mut waiting = self.shared.lock();
+        if waiting.has_ended {
+            return Err(PeerError::Lost);
         }
-        self.requests.try_send(line(&frame(id))).map(|()| receiver).map_err(|error| {
-            {
-                let mut waiting = self.shared.lock();
-                waiting.replies.remove(&id);
-                waiting.requested_watches.remove(&id);
-            }
-            match error {
-                mpsc::error::TrySendError::Full(_) => {
-                    PeerError::Refused(SessionRefusal::TooManyRequests { limit: QUEUED_REQUESTS })
-                }
-                mpsc::error::TrySendError::Closed(_) => PeerError::Lost,
-            }
-        })
+        waiting.replies.insert(id, sender);
+        waiting.requested_watches.extend(watch.map(|watch| (id, watch)));
+        place.send(bytes);
+        Ok(receiver)
     }
 
     /// Waits for the reply to a request.
     fn reply(
         &self,
         frame: impl FnOnce(u64) -> ClientFrame,
+        watch: Option<(SessionId, Watch)>,
     ) -> BoxFuture<'static, Result<Option<SessionReply>, PeerError>> {
-        let sent = self.request(frame);
+        let sent = self.request(frame, watch);
         Box::pin(async move { sent?.await.map_err(|_| PeerError::Lost)?.map_err(PeerError::Refused) })
     }
 }
@@ -129,7 +131,7 @@ impl PeerConnection for Connection {
         command: SessionCommand,
     ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
         let (session, command) = (session.clone(), WireCommand(command));
-        let reply = self.reply(|id| ClientFrame::Command { id, session, command });
+        let reply = self.reply(|id| ClientFrame::Command { id, session, command }, None);
         Box::pin(async move {
             // A reply without a result is none to a command: the other side is broken.
             reply.await?.ok_or(PeerError::Refused(SessionRefusal::Internal))
@@ -138,7 +140,7 @@ impl PeerConnection for Connection {
 
     fn delete(&self, session: &SessionId) -> BoxFuture<'static, Result<(), PeerError>> {
         let session = session.clone();
-        let reply = self.reply(|id| ClientFrame::Delete { id, session });
+        let reply = self.reply(|id| ClientFrame::Delete { id, session }, None);
         Box::pin(async move { reply.await.map(|_| ()) })
     }
 
@@ -147,12 +149,9 @@ impl PeerConnection for Connection {
         let (watched, shared) = (session.clone(), Arc::clone(&self.shared));
         let ended = CancellationToken::new();
         shared.lock().watches.remove(&watched);
-        let reply = self.reply(|id| {
-            // Before the request, because the reply may come at once.
-            let watch = Watch { updates: sender.clone(), _ended: ended.clone().drop_guard() };
-            shared.lock().requested_watches.insert(id, (watched.clone(), watch));
-            ClientFrame::Watch { id, session: watched.clone() }
-        });
+        let watch = Watch { updates: sender.clone(), _ended: ended.clone().drop_guard() };
+        let frame = |id| ClientFrame::Watch { id, session: watched.clone() };
+        let reply = self.reply(frame, Some((watched.clone(), watch)));
         let requests = self.requests.clone();
         let next_id = self.next_id.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -281,4 +280,41 @@ fn line(frame: &ClientFrame) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(frame).expect("frames have string keys and memory does not fail");
     bytes.push(b'\n');
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use parlor_doors::peer::ServerHello;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// How long a test waits for something that must happen.
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// A connection, and the owner's end of it after `hello`.
+    async fn connection() -> (Connection, UnixStream) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let hello = ServerHello { version: VERSIONS[0], program: PROGRAM.to_owned(), pid: 1 };
+        let mut bytes = serde_json::to_vec(&ServerFrame::Hello(hello)).unwrap();
+        bytes.push(b'\n');
+        theirs.write_all(&bytes).await.unwrap();
+        (Connection::open(ours).await.unwrap(), theirs)
+    }
+
+    fn session() -> SessionId {
+        SessionId::parse("s").unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_watch_ends_with_the_connection_also_without_a_reply() {
+        let (connection, owner) = connection().await;
+        let mut unanswered = connection.watch(&session());
+        drop(owner);
+        assert_eq!(timeout(TIMEOUT, unanswered.recv()).await, Ok(None));
+        let mut late = connection.watch(&session());
+        assert_eq!(timeout(TIMEOUT, late.recv()).await, Ok(None));
+    }
 }

@@ -171,6 +171,9 @@ impl Actor {
             }
         }
         self.inbox.close();
+        if self.is_lease_lost {
+            self.return_commands().await;
+        }
         // If the lease was lost, runs may still be active: another process has recorded their ends.
         self.abandoned.cancel();
         self.live.reset();
@@ -179,6 +182,19 @@ impl Actor {
         self.ruby.stop().await;
         // Nobody is left to report an error to, and the lease becomes free when this process ends.
         let _ = self.deps.log.release(self.lease).await;
+    }
+
+    /// Returns the commands that were not executed to their senders, who find out who has the session now.
+    async fn return_commands(&mut self) {
+        if let Some(Compaction { cancel, reply, .. }) = self.compaction.take() {
+            cancel.cancel();
+            drop(reply.send(Err(CommandError::OwnerLost)));
+        }
+        while let Some(message) = self.inbox.recv().await {
+            if let ActorMessage::Command(_, reply) = message {
+                drop(reply.send(Err(CommandError::OwnerLost)));
+            }
+        }
     }
 
     /// Receives the next message, or `None` when the lease is lost.
@@ -194,7 +210,10 @@ impl Actor {
         let loss = self.lease_loss.get_or_insert_with(|| self.deps.log.lost(&self.lease));
         tokio::select! {
             biased;
-            _ = loss.wait_for(|is_lost| *is_lost) => None,
+            _ = loss.wait_for(|is_lost| *is_lost) => {
+                self.is_lease_lost = true;
+                None
+            }
             message = self.inbox.recv() => message,
         }
     }
@@ -232,11 +251,16 @@ impl Actor {
         if let SessionCommand::Compact { keep } = command {
             return self.begin_compaction(keep, reply).await;
         }
-        let outcome = self.execute(command).await.map_err(|refusal| match self.is_lease_lost {
+        let outcome = self.execute(command).await.map_err(|refusal| self.command_error(refusal));
+        drop(reply.send(outcome));
+    }
+
+    /// The error of a command that was not executed because of `refusal`.
+    fn command_error(&self, refusal: SessionRefusal) -> CommandError {
+        match self.is_lease_lost {
             true => CommandError::OwnerLost,
             false => CommandError::Refused(refusal),
-        });
-        drop(reply.send(outcome));
+        }
     }
 
     async fn execute(&mut self, command: SessionCommand) -> Result<SessionReply, SessionRefusal> {
@@ -436,7 +460,7 @@ impl Actor {
             }
         };
         self.trim_history();
-        drop(reply.send(outcome.map_err(CommandError::Refused)));
+        drop(reply.send(outcome.map_err(|refusal| self.command_error(refusal))));
     }
 
     async fn append(&mut self, events: Vec<SessionEvent>) -> Result<(), LogError> {
@@ -454,7 +478,7 @@ impl Actor {
         let drafts: Vec<NewEntry> = events.into_iter().map(draft).collect();
         if let Err(error) = self.deps.log.append(&self.lease, self.session.head(), &drafts).await {
             // After a conflict too: somebody else wrote the session, so the state here is out of date.
-            self.is_lease_lost = matches!(error, LogError::NotHeld { .. } | LogError::Conflict { .. });
+            self.is_lease_lost |= matches!(error, LogError::NotHeld { .. } | LogError::Conflict { .. });
             return Err(error);
         }
         for NewEntry { id, at, event } in drafts {

@@ -56,7 +56,12 @@ impl Sessions {
         mut command: SessionCommand,
     ) -> Result<SubmittedCommand, SessionRefusal> {
         let reply: BoxFuture<'static, _> = match self.route(id).await? {
-            Route::Here(session) => Box::pin(session.submit(command.clone()).await?),
+            Route::Here(session) => match session.submit(command.clone()).await {
+                Ok(reply) => Box::pin(reply),
+                // The actor has ended since the look at the route: it lost its lease, or the session was closed.
+                Err(refusal) if self.is_leaving.load(Ordering::Relaxed) => return Err(refusal),
+                Err(_) => Box::pin(async { Err(CommandError::OwnerLost) }),
+            },
             Route::Peer(connection) => {
                 self.make_repeatable(id, &mut command).await;
                 let reply = connection.submit(id, command.clone());

@@ -98,3 +98,21 @@ async fn an_idle_owner_that_lost_its_lease_takes_the_session_again_with_its_next
     assert_eq!(first.view(&session).await.unwrap().title(), Some(title.as_str()));
     first.shut_down().await;
 }
+
+#[tokio::test]
+async fn commands_that_wait_for_an_owner_that_lost_its_lease_are_all_carried_out() {
+    let home = tempfile::tempdir().unwrap();
+    let first = process_on(home.path());
+    let session = first.create(None, new_session()).await.unwrap();
+    remove_lock_files(home.path());
+    let second = process_on(home.path());
+    let title = "of the second process".to_owned();
+    second.execute(&session, SessionCommand::Rename { title }).await.unwrap();
+    second.shut_down().await;
+
+    // All three are in the mailbox before the first of them finds out that the lease is lost.
+    let rename = |title: &str| first.execute(&session, SessionCommand::Rename { title: title.to_owned() });
+    let replies = tokio::join!(rename("a"), rename("b"), rename("c"));
+    assert_eq!(replies, (Ok(SessionReply::Done), Ok(SessionReply::Done), Ok(SessionReply::Done)));
+    first.shut_down().await;
+}

@@ -164,6 +164,12 @@ pub enum SessionRefusal {
         /// What is wrong and what to do.
         reason: String,
     },
+    /// The process that had the session open was lost before it replied, and repeating the request could carry it out twice.
+    #[error(
+        "the process that had session {0} open was lost before it replied; the request may have been carried out: look at \
+         the session before you repeat it"
+    )]
+    OutcomeUnknown(SessionId),
     /// The code that carried out the request panicked, possibly halfway.
     #[error("an internal error; the log of the server has the details")]
     Internal,

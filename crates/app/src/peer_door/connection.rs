@@ -95,13 +95,13 @@ impl Connection {
             mpsc::error::TrySendError::Full(()) => {
                 PeerError::Refused(SessionRefusal::TooManyRequests { limit: QUEUED_REQUESTS })
             }
-            mpsc::error::TrySendError::Closed(()) => PeerError::Lost,
+            mpsc::error::TrySendError::Closed(()) => PeerError::NotSent,
         })?;
         let (sender, receiver) = oneshot::channel();
         // One critical section, so that the end of the connection finds both or neither.
         let mut waiting = self.shared.lock();
         if waiting.has_ended {
-            return Err(PeerError::Lost);
+            return Err(PeerError::NotSent);
         }
         waiting.replies.insert(id, sender);
         waiting.requested_watches.extend(watch.map(|watch| (id, watch)));

@@ -262,6 +262,7 @@ fn reason_of(refusal: &SessionRefusal) -> &'static str {
         | SessionRefusal::BackgroundProcesses
         | SessionRefusal::NotCompacted { .. }
         | SessionRefusal::UnknownMessage(_)
+        | SessionRefusal::OutcomeUnknown(_)
         | SessionRefusal::Internal => "internal_error",
     }
 }

@@ -232,6 +232,7 @@ enum RefusalForm {
     LogUnavailable {
         reason: String,
     },
+    OutcomeUnknown(#[serde(with = "id")] SessionId),
     Internal,
 }
 
@@ -463,6 +464,7 @@ mod tests {
         let mut all = vec![
             R::UnknownSession(session.clone()),
             R::SessionExists(session.clone()),
+            R::OutcomeUnknown(session.clone()),
             R::SessionHeld { session, holder: reason.clone() },
             R::TooManySessions { limit },
             R::Busy { active: run.clone() },

@@ -139,6 +139,7 @@ pub(super) fn stop_refused(refusal: &SessionRefusal) -> FrameError {
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::MediaUnavailable { .. }
         | SessionRefusal::LogUnavailable { .. }
+        | SessionRefusal::OutcomeUnknown(_)
         | SessionRefusal::Closing { .. }
         | SessionRefusal::Internal => {
             FrameError::new("stop_failed", format!("failed to stop active run: {refusal}"))
@@ -158,6 +159,8 @@ pub(super) fn input_refused(refusal: &SessionRefusal) -> (&'static str, bool) {
         SessionRefusal::SessionHeld { .. } | SessionRefusal::TooManySessions { .. } => {
             ("SESSION_IN_USE", true)
         }
+        // A second attempt could start a second run.
+        SessionRefusal::OutcomeUnknown(_) => ("INTERNAL_ERROR", false),
         SessionRefusal::UnknownSession(_)
         | SessionRefusal::SessionExists(_)
         | SessionRefusal::NoActiveRun

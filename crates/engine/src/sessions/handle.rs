@@ -56,8 +56,11 @@ pub(super) type CommandReply = oneshot::Sender<Result<SessionReply, CommandError
 pub(super) enum CommandError {
     /// The session refused the command.
     Refused(SessionRefusal),
-    /// The owner of the session lost its lease or is gone. The command may be sent again, to whoever has the session now.
+    /// The owner of the session lost its lease or is gone, and did not execute the command. It may be sent again, to whoever
+    /// has the session now.
     OwnerLost,
+    /// The owner of the session was lost before its reply: it may have executed the command, or not.
+    OutcomeUnknown,
 }
 
 impl From<SessionRefusal> for CommandError {

@@ -533,7 +533,8 @@ impl Sessions {
                 let owner = self.owner_connection(&by).await.ok_or_else(|| routing::held(id, &by))?;
                 return owner.delete(id).await.map_err(|error| match error {
                     PeerError::Refused(refusal) => refusal,
-                    PeerError::Lost => routing::held(id, &by),
+                    PeerError::NotSent => routing::held(id, &by),
+                    PeerError::Lost => SessionRefusal::OutcomeUnknown(id.clone()),
                 });
             }
             Err(error) => return Err(refusal_of(error)),

@@ -45,6 +45,8 @@ pub trait PeerConnection: Send + Sync {
 pub enum PeerError {
     /// The other process refused the request.
     Refused(SessionRefusal),
+    /// The connection had ended: the request was not sent.
+    NotSent,
     /// The connection ended before the reply: the request may have been executed, or not.
     Lost,
 }

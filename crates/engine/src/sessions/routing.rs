@@ -92,33 +92,45 @@ impl Sessions {
         Ok(SubmittedCommand { command, reply })
     }
 
-    /// Waits for the reply to a command. If the owner of the session is lost before, sends the command to its next owner.
+    /// Waits for the reply to a command. If the owner of the session is lost before, sends the command to its next owner,
+    /// unless that could execute it twice.
     pub(crate) async fn reply_to(
         &self,
         id: &SessionId,
         mut submitted: SubmittedCommand,
     ) -> Result<SessionReply, SessionRefusal> {
         let deadline = Instant::now() + OWNER_WAIT;
-        let mut owner_changes = 0;
+        let (mut owner_changes, mut may_be_executed) = (0, false);
         loop {
             match submitted.reply.await {
                 Ok(reply) => return Ok(reply),
-                Err(CommandError::Refused(refusal)) => return Err(refusal),
-                Err(CommandError::OwnerLost)
-                    if owner_changes < MAX_OWNER_CHANGES || Instant::now() < deadline =>
+                // An owner that refuses a repeated command knows that it was not executed, unless it did not look.
+                Err(CommandError::Refused(SessionRefusal::Closing { .. } | SessionRefusal::Compacting))
+                    if may_be_executed =>
                 {
-                    self.forget_peer(id).await;
-                    if owner_changes > 0 {
-                        // The owner may be closing the session, which takes a moment.
-                        sleep(OWNER_RETRY).await;
-                    }
-                    owner_changes += 1;
-                    submitted = self.submit(id, submitted.command).await?;
+                    return Err(SessionRefusal::OutcomeUnknown(id.clone()));
                 }
-                Err(CommandError::OwnerLost) => {
-                    return Err(SessionRefusal::Closing { part: ClosingPart::Session(id.clone()) });
+                Err(CommandError::Refused(refusal)) => return Err(refusal),
+                Err(CommandError::OutcomeUnknown) if !is_repeatable(&submitted.command) => {
+                    return Err(SessionRefusal::OutcomeUnknown(id.clone()));
                 }
+                Err(CommandError::OutcomeUnknown) => may_be_executed = true,
+                Err(CommandError::OwnerLost) => {}
             }
+            let refused = |refusal| match may_be_executed {
+                true => SessionRefusal::OutcomeUnknown(id.clone()),
+                false => refusal,
+            };
+            if owner_changes >= MAX_OWNER_CHANGES && Instant::now() >= deadline {
+                return Err(refused(SessionRefusal::Closing { part: ClosingPart::Session(id.clone()) }));
+            }
+            self.forget_peer(id).await;
+            if owner_changes > 0 {
+                // The owner may be closing the session, which takes a moment.
+                sleep(OWNER_RETRY).await;
+            }
+            owner_changes += 1;
+            submitted = self.submit(id, submitted.command).await.map_err(refused)?;
         }
     }
 
@@ -132,6 +144,7 @@ impl Sessions {
             CommandError::OwnerLost => {
                 SessionRefusal::SessionHeld { session: id.clone(), holder: "another process".to_owned() }
             }
+            CommandError::OutcomeUnknown => SessionRefusal::OutcomeUnknown(id.clone()),
         })
     }
 
@@ -253,14 +266,26 @@ pub(super) fn held(session: &SessionId, holder: &LeaseHolder) -> SessionRefusal 
     SessionRefusal::SessionHeld { session: session.clone(), holder }
 }
 
+/// Whether a command has the same effect if a lost owner has executed it before.
+fn is_repeatable(command: &SessionCommand) -> bool {
+    match command {
+        SessionCommand::Send { input, .. } => input.key.is_some(),
+        SessionCommand::Stop { run, .. } => run.is_some(),
+        SessionCommand::Unqueue(_) | SessionCommand::Rename { .. } | SessionCommand::ChooseAgent(_) => true,
+        // They would also drop what came after the first time, or summarize twice.
+        SessionCommand::ClearQueue | SessionCommand::ClearHistory | SessionCommand::Compact { .. } => false,
+    }
+}
+
 fn command_error(error: PeerError) -> CommandError {
     match error {
         // The process no longer has the session, or is closing it: whoever has it next gets the command.
-        PeerError::Lost
+        PeerError::NotSent
         | PeerError::Refused(
             SessionRefusal::SessionHeld { .. }
             | SessionRefusal::Closing { part: ClosingPart::Session(_) | ClosingPart::Program },
         ) => CommandError::OwnerLost,
+        PeerError::Lost => CommandError::OutcomeUnknown,
         PeerError::Refused(refusal) => CommandError::Refused(refusal),
     }
 }

@@ -1,6 +1,7 @@
 //! Two processes on one log: what one has open, the other commands and watches. The connection between them is in memory.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 use async_trait::async_trait;
@@ -135,10 +136,14 @@ impl Machine {
 
     /// The registry of one more process, in the runtime of the caller.
     pub(crate) fn process(&self, name: &str) -> Arc<Sessions> {
+        self.process_with(name, Arc::new(InMemoryPeers(Arc::clone(&self.processes))))
+    }
+
+    /// Like [`process`](Self::process), but reaches the others through `peers`.
+    fn process_with(&self, name: &str, peers: Arc<dyn Peers>) -> Arc<Sessions> {
         let announcement = Announcement { version: None, address: Some(name.to_owned()) };
         let log = Arc::new(self.log.as_announced_process(announcement));
         let sessions = Sessions::new(deps(&log, Arc::new(LocalAgent::default()), Arc::new(SystemClock)));
-        let peers = Arc::new(InMemoryPeers(Arc::clone(&self.processes)));
         let sessions = Arc::new(sessions.with_peers(peers));
         let process = (Arc::downgrade(&sessions), Handle::current());
         self.processes.lock().unwrap().insert(name.to_owned(), process);
@@ -259,6 +264,96 @@ async fn an_owner_that_cannot_be_reached_keeps_its_session() {
     machine.processes.lock().unwrap().clear();
     let refused = other.execute(&session, send_command("/say no", WhenBusy::Refuse)).await.unwrap_err();
     assert!(matches!(&refused, SessionRefusal::SessionHeld { .. }), "{refused:?}");
+}
+
+/// Loses each connection after it has passed on a command, before the reply.
+struct LossyPeers {
+    peers: InMemoryPeers,
+    /// How many commands may still lose their connection.
+    losses: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Peers for LossyPeers {
+    async fn connect(&self, address: &str) -> Result<Arc<dyn PeerConnection>, String> {
+        let connection = self.peers.connect(address).await?;
+        Ok(Arc::new(LossyConnection { connection, losses: Arc::clone(&self.losses) }))
+    }
+}
+
+struct LossyConnection {
+    connection: Arc<dyn PeerConnection>,
+    losses: Arc<AtomicUsize>,
+}
+
+impl PeerConnection for LossyConnection {
+    fn is_connected(&self) -> bool {
+        self.connection.is_connected()
+    }
+
+    fn submit(
+        &self,
+        session: &SessionId,
+        command: SessionCommand,
+    ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
+        let (reply, losses) = (self.connection.submit(session, command), Arc::clone(&self.losses));
+        async move {
+            let reply = reply.await;
+            let one_less = losses.fetch_update(Relaxed, Relaxed, |losses| losses.checked_sub(1));
+            if one_less.is_ok() { Err(PeerError::Lost) } else { reply }
+        }
+        .boxed()
+    }
+
+    fn delete(&self, session: &SessionId) -> BoxFuture<'static, Result<(), PeerError>> {
+        self.connection.delete(session)
+    }
+
+    fn watch(&self, session: &SessionId) -> mpsc::Receiver<PeerUpdate> {
+        self.connection.watch(session)
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_a_lost_owner_may_have_executed_is_repeated_only_if_that_changes_nothing() {
+    let machine = Machine::new();
+    let losses = Arc::new(AtomicUsize::new(0));
+    let peers =
+        LossyPeers { peers: InMemoryPeers(Arc::clone(&machine.processes)), losses: Arc::clone(&losses) };
+    let (owner, other) = (machine.process("owner"), machine.process_with("other", Arc::new(peers)));
+    let session = owner.create(None, new_session()).await.unwrap();
+    let events_of = async |command: SessionCommand| {
+        losses.store(1, Relaxed);
+        let before = owner.record(&session).await.unwrap().head;
+        let reply = other.execute(&session, command).await;
+        assert_eq!(losses.load(Relaxed), 0);
+        (owner.record(&session).await.unwrap().head.0 - before.0, reply)
+    };
+    let unknown = || Err(SessionRefusal::OutcomeUnknown(session.clone()));
+
+    assert_eq!(events_of(SessionCommand::ClearHistory).await, (1, unknown()));
+    assert_eq!(events_of(SessionCommand::ClearQueue).await, (0, unknown()));
+    // Nothing is active, so the command names no run.
+    assert_eq!(events_of(SessionCommand::Stop { run: None, reason: None }).await, (0, unknown()));
+    let rename = SessionCommand::Rename { title: "twice".to_owned() };
+    assert_eq!(events_of(rename).await, (2, Ok(SessionReply::Done)));
+
+    let mut watcher = owner.join(&session, Seq::START).await;
+    let (_, reply) = events_of(send_command("/say once", WhenBusy::Refuse)).await;
+    let SessionReply::Started(run) = reply.unwrap() else { panic!("no run has started") };
+    assert_eq!(message_text(&until_end(&mut watcher, &run).await.0), "once");
+    assert_eq!(owner.view(&session).await.unwrap().messages().count(), 2, "one question and one answer");
+}
+
+#[tokio::test]
+async fn an_input_stays_unknown_if_no_later_owner_can_be_reached() {
+    let machine = Machine::new();
+    let losses = Arc::new(AtomicUsize::new(usize::MAX));
+    let peers = LossyPeers { peers: InMemoryPeers(Arc::clone(&machine.processes)), losses };
+    let (owner, other) = (machine.process("owner"), machine.process_with("other", Arc::new(peers)));
+    let session = owner.create(None, new_session()).await.unwrap();
+    let refused = other.execute(&session, send_command("/say hi", WhenBusy::Refuse)).await;
+    assert_eq!(refused, Err(SessionRefusal::OutcomeUnknown(session)));
 }
 
 #[tokio::test]

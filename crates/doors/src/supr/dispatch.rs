@@ -282,7 +282,10 @@ impl SuprMachine {
                 Err(refusal),
             ) => {
                 self.refuse_input(&session, &input, &refusal);
-                self.discard(&input.media);
+                // Otherwise a message may refer to the files.
+                if !matches!(refusal, SessionRefusal::OutcomeUnknown(_)) {
+                    self.discard(&input.media);
+                }
             }
             (Pending::Stop, Err(refusal)) => self.send_error(code::stop_refused(&refusal)),
             (Pending::Fetch(upload, label), Ok(RegistryReply::Files(mut files))) => match files.pop() {

@@ -363,13 +363,19 @@ fn the_files_of_a_refused_frame_are_discarded() {
         (&json!("media_write_failed"), &discard_of("a"))
     );
     // The session refuses the message.
-    let mut machine = watching(params(), 0, 0);
-    send_frame(&mut machine, r#"{"type":"media.send","payload":{"data":"aGk="}}"#);
-    let store = drain(&mut machine).1.remove(0).0;
-    answer(&mut machine, store, Ok(RegistryReply::Stored(vec![media])));
-    let send = drain(&mut machine).1.remove(0).0;
-    answer(&mut machine, send, Err(SessionRefusal::QueueFull { limit: 16 }));
-    let (frames, requests) = drain(&mut machine);
+    let refuse = |refusal: SessionRefusal| {
+        let mut machine = watching(params(), 0, 0);
+        send_frame(&mut machine, r#"{"type":"media.send","payload":{"data":"aGk="}}"#);
+        let store = drain(&mut machine).1.remove(0).0;
+        answer(&mut machine, store, Ok(RegistryReply::Stored(vec![media.clone()])));
+        let send = drain(&mut machine).1.remove(0).0;
+        answer(&mut machine, send, Err(refusal));
+        let (frames, requests) = drain(&mut machine);
+        (machine, frames, requests)
+    };
+    let unknown = SessionRefusal::OutcomeUnknown(SessionId::parse("s").unwrap());
+    assert!(refuse(unknown).2.is_empty(), "the message may be recorded");
+    let (mut machine, frames, requests) = refuse(SessionRefusal::QueueFull { limit: 16 });
     assert_eq!((&frames[0]["event_type"], &requests[0].1), (&json!("error.raised"), &discard_of("a")));
     // Nobody waits for the answer.
     assert!(!machine.has_work_in_progress());

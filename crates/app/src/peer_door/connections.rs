@@ -44,11 +44,22 @@ impl PeerConnections {
     async fn open(&self, address: &str) -> Result<Connection, String> {
         let name = address.strip_prefix(ADDRESS_PREFIX).filter(|name| !name.contains('/'));
         let name = name.ok_or_else(|| format!("the address {address:?} is not that of a socket"))?;
-        let opening = async {
-            let stream = connect_socket(&self.folder.join(name)).await.map_err(|error| error.to_string())?;
-            Connection::open(stream).await
-        };
-        timeout(OWNER_WAIT, opening).await.unwrap_or_else(|_| Err("it does not answer".to_owned()))
+        let stream = connect_socket(&self.folder.join(name)).await.map_err(|error| error.to_string())?;
+        Connection::open(stream).await
+    }
+
+    /// The connection to `address`; opened if there is none.
+    async fn open_once(&self, address: &str) -> Result<Arc<Connection>, String> {
+        let slot = self.slot(address);
+        let mut slot = slot.lock().await;
+        match &*slot {
+            Some(connection) if connection.is_connected() => Ok(Arc::clone(connection)),
+            Some(_) | None => {
+                let connection = Arc::new(self.open(address).await?);
+                *slot = Some(Arc::clone(&connection));
+                Ok(connection)
+            }
+        }
     }
 }
 
@@ -58,15 +69,21 @@ impl Peers for PeerConnections {
         if self.own_address.as_deref() == Some(address) {
             return Err("it is this process".to_owned());
         }
-        let slot = self.slot(address);
-        let mut slot = slot.lock().await;
-        match &*slot {
-            Some(connection) if connection.is_connected() => Ok(Arc::clone(connection) as _),
-            Some(_) | None => {
-                let connection = Arc::new(self.open(address).await?);
-                *slot = Some(Arc::clone(&connection));
-                Ok(connection)
-            }
-        }
+        // One limit for the attempt of another task and the own one.
+        let connection = timeout(OWNER_WAIT, self.open_once(address)).await;
+        connection.unwrap_or_else(|_| Err("it does not answer".to_owned())).map(|connection| connection as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_the_attempt_of_another_task_is_limited() {
+        let peers = PeerConnections::new(PathBuf::from("/no/such/folder"), None);
+        let slot = peers.slot("unix:a");
+        let _attempt = slot.lock().await;
+        assert_eq!(peers.connect("unix:a").await.err().as_deref(), Some("it does not answer"));
     }
 }

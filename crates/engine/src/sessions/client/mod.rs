@@ -281,12 +281,18 @@ impl Backend for SessionClient {
         let unused = self.delete_if_unused.take();
         let begun = self.begun_runs.take_newest();
         tokio::spawn(async move {
-            join_all(begun.iter().map(|(session, run)| sessions.stop_at_peer(session, run))).await;
-            match on_disconnect {
-                OnDisconnect::Stop => sessions.close().await,
-                OnDisconnect::HandOver => sessions.close_unshared().await,
-                OnDisconnect::Keep => {}
-            }
+            let close = async {
+                match on_disconnect {
+                    OnDisconnect::Stop => sessions.close().await,
+                    OnDisconnect::HandOver => sessions.close_unshared().await,
+                    OnDisconnect::Keep => {}
+                }
+            };
+            // At the same time: an owner that does not answer must not delay the end of the sessions here.
+            tokio::join!(
+                join_all(begun.iter().map(|(session, run)| sessions.stop_at_peer(session, run))),
+                close,
+            );
             if let Some(session) = unused {
                 // If this fails, the session stays and is as good as any other without messages.
                 let _ = sessions.delete_if_unused(&session).await;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
-use parlor_log::{Erased, EventLog, LogError, Page, PageRequest, SessionRecord, UsageLine};
+use parlor_log::{Erased, EventLog, LeaseHolder, LogError, Page, PageRequest, SessionRecord, UsageLine};
 use parlor_model::refused_messages;
 use parlor_tools::{NoSecrets, Redact, Toolbox, clean};
 use parlor_vocab::{
@@ -34,6 +34,7 @@ use parlor_vocab::{
     Timestamp, WatchFrom,
 };
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 pub use self::actor::{PARTIAL_TEXT_BYTES, PARTIAL_TEXT_INTERVAL};
@@ -530,18 +531,27 @@ impl Sessions {
         let lease = match log.acquire(id).await {
             Ok(lease) => lease,
             Err(LogError::Held { by, .. }) if reach == Reach::AllProcesses => {
-                let owner = self.owner_connection(&by).await.ok_or_else(|| routing::held(id, &by))?;
-                return owner.delete(id).await.map_err(|error| match error {
-                    PeerError::Refused(refusal) => refusal,
-                    PeerError::NotSent => routing::held(id, &by),
-                    PeerError::Lost => SessionRefusal::OutcomeUnknown(id.clone()),
-                });
+                // The owner may take its time; other commands to the session wait for it themselves.
+                drop(slot);
+                return self.delete_at_peer(id, &by).await;
             }
             Err(error) => return Err(refusal_of(error)),
         };
         log.delete(&lease).await.map_err(refusal_of)?;
         self.shared.live_sessions.of(id).on_delete();
         Ok(())
+    }
+
+    /// Has the process that has a session open delete it.
+    async fn delete_at_peer(&self, id: &SessionId, holder: &LeaseHolder) -> Result<(), SessionRefusal> {
+        let held = || routing::held(id, holder);
+        let owner = self.owner_connection(holder).await.ok_or_else(held)?;
+        match timeout(OWNER_WAIT, owner.delete(id)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(PeerError::Refused(refusal))) => Err(refusal),
+            Ok(Err(PeerError::Lost)) => Err(SessionRefusal::OutcomeUnknown(id.clone())),
+            Ok(Err(PeerError::NotSent)) | Err(_) => Err(held()),
+        }
     }
 
     /// Deletes a session if nothing happened in it since it was created. Refused like [`delete`](Self::delete).

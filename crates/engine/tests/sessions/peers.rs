@@ -8,16 +8,16 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parlor_engine::{
-    MAX_PEER_REQUESTS, MAX_PEER_WATCHED, PeerClient, PeerConnection, PeerError, Peers, SessionUpdate,
-    Sessions, Watcher,
+    MAX_PEER_REQUESTS, MAX_PEER_WATCHED, OWNER_WAIT, OnDisconnect, PeerClient, PeerConnection, PeerError,
+    Peers, SessionClient, SessionUpdate, Sessions, Watcher,
 };
 use parlor_log::{Announcement, MemoryLog, SystemClock};
 use parlor_model::LocalAgent;
 use parlor_vocab::{
-    Backend, PeerReply, PeerRequest, PeerUpdate, RunEnding, RunId, Seq, SessionCommand, SessionId,
-    SessionRefusal, SessionReply, Ticket, Update, WhenBusy,
+    Backend, PeerReply, PeerRequest, PeerUpdate, RegistryReply, RegistryRequest, RunEnding, RunId, Seq,
+    SessionCommand, SessionId, SessionRefusal, SessionReply, Ticket, Update, WhenBusy,
 };
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::common::{TIMEOUT, deps, ending, message_text, new_session, run_event, send_command};
@@ -354,6 +354,60 @@ async fn an_input_stays_unknown_if_no_later_owner_can_be_reached() {
     let session = owner.create(None, new_session()).await.unwrap();
     let refused = other.execute(&session, send_command("/say hi", WhenBusy::Refuse)).await;
     assert_eq!(refused, Err(SessionRefusal::OutcomeUnknown(session)));
+}
+
+/// The runtime of a process that is suspended: it accepts connections and requests, and answers none.
+struct SuspendedRuntime(Option<Runtime>);
+
+impl SuspendedRuntime {
+    fn new() -> Self {
+        Self(Some(Builder::new_current_thread().build().unwrap()))
+    }
+
+    /// Suspends the process `name` for connections from now on.
+    fn suspend(&self, machine: &Machine, name: &str) {
+        let mut processes = machine.processes.lock().unwrap();
+        processes.get_mut(name).unwrap().1 = self.0.as_ref().unwrap().handle().clone();
+    }
+}
+
+impl Drop for SuspendedRuntime {
+    fn drop(&mut self) {
+        // A runtime may not be dropped within another one.
+        self.0.take().unwrap().shutdown_background();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_waits_for_an_owner_that_does_not_answer_for_a_limited_time() {
+    let (machine, runtime) = (Machine::new(), SuspendedRuntime::new());
+    let (owner, other) = (machine.process("owner"), machine.process("other"));
+    let session = owner.create(None, new_session()).await.unwrap();
+    runtime.suspend(&machine, "owner");
+    let delete = tokio::time::timeout(TIMEOUT, other.delete(&session)).await.expect("an answer");
+    assert!(matches!(delete, Err(SessionRefusal::SessionHeld { .. })), "{delete:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_closes_its_sessions_while_another_process_does_not_answer() {
+    let (machine, runtime) = (Machine::new(), SuspendedRuntime::new());
+    let (owner, other) = (machine.process("owner"), machine.process("other"));
+    let shared = owner.create(None, new_session()).await.unwrap();
+    let own = other.create(None, new_session()).await.unwrap();
+    let mut watcher = other.join(&own, Seq::START).await;
+    let run = send(&other, &own, "/wait 600", WhenBusy::Refuse).await;
+    until_text(&mut watcher).await;
+    let mut client = SessionClient::new(Arc::clone(&other), OnDisconnect::Stop);
+    let request = RegistryRequest::Session(shared, send_command("/wait 600", WhenBusy::Refuse));
+    assert!(client.submit(Ticket(1), request).is_none());
+    assert!(matches!(client.next().await, Some(Update::Answer(_, Ok(RegistryReply::Session(_))))));
+
+    runtime.suspend(&machine, "owner");
+    let start = tokio::time::Instant::now();
+    client.begin_close();
+    until_end(&mut watcher, &run).await;
+    // The clock is stopped: it shows how long the tasks wanted to sleep.
+    assert!(start.elapsed() < OWNER_WAIT, "{:?}", start.elapsed());
 }
 
 #[tokio::test]

@@ -164,6 +164,14 @@ pub enum SessionRefusal {
         /// What is wrong and what to do.
         reason: String,
     },
+    /// The request is too long to be sent to the process that has the session open.
+    #[error(
+        "the request is longer than {limit} bytes, which is the limit for a session of another process; send less"
+    )]
+    RequestTooLong {
+        /// How many bytes the request may have in the form in which it is sent.
+        limit: usize,
+    },
     /// The process that had the session open was lost before it replied, and repeating the request could carry it out twice.
     #[error(
         "the process that had session {0} open was lost before it replied; the request may have been carried out: look at \

@@ -83,7 +83,7 @@ impl Connection {
     }
 
     /// Sends a request, and returns the channel of its reply. `watch` is what the reply begins. Fails if the connection has
-    /// ended or its queue is full.
+    /// ended, its queue is full, or the request is longer than the owner accepts.
     fn request(
         &self,
         frame: impl FnOnce(u64) -> ClientFrame,
@@ -91,6 +91,10 @@ impl Connection {
     ) -> Result<oneshot::Receiver<Reply>, PeerError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let bytes = line(&frame(id));
+        // The owner would end the connection, which all sessions share.
+        if bytes.len() - 1 > MAX_LINE_BYTES {
+            return Err(PeerError::Refused(SessionRefusal::RequestTooLong { limit: MAX_LINE_BYTES }));
+        }
         let place = self.requests.try_reserve().map_err(|error| match error {
             mpsc::error::TrySendError::Full(()) => {
                 PeerError::Refused(SessionRefusal::TooManyRequests { limit: QUEUED_REQUESTS })
@@ -287,6 +291,7 @@ mod tests {
     use std::time::Duration;
 
     use parlor_doors::peer::ServerHello;
+    use tokio::io::{AsyncBufReadExt, BufReader};
     use tokio::time::timeout;
 
     use super::*;
@@ -306,6 +311,30 @@ mod tests {
 
     fn session() -> SessionId {
         SessionId::parse("s").unwrap()
+    }
+
+    fn rename(title: String) -> SessionCommand {
+        SessionCommand::Rename { title }
+    }
+
+    #[tokio::test]
+    async fn a_command_that_is_too_long_is_refused_and_the_connection_stays() {
+        let (connection, owner) = connection().await;
+        let mut owner = BufReader::new(owner).lines();
+        let too_long = connection.submit(&session(), rename("x".repeat(MAX_LINE_BYTES))).await;
+        assert_eq!(
+            too_long,
+            Err(PeerError::Refused(SessionRefusal::RequestTooLong { limit: MAX_LINE_BYTES }))
+        );
+        let reply = connection.submit(&session(), rename("short".to_owned()));
+        let hello = owner.next_line().await.unwrap().unwrap();
+        assert!(hello.starts_with(r#"{"hello""#), "{hello}");
+        let request = owner.next_line().await.unwrap().unwrap();
+        assert!(request.contains("short"), "{request}");
+        drop(owner);
+        assert_eq!(reply.await, Err(PeerError::Lost));
+        let unsent = connection.submit(&session(), rename("late".to_owned())).await;
+        assert_eq!(unsent, Err(PeerError::NotSent));
     }
 
     #[tokio::test]

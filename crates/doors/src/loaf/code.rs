@@ -252,6 +252,7 @@ fn reason_of(refusal: &SessionRefusal) -> &'static str {
         | SessionRefusal::TooManyRequests { .. }
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::QueueFull { .. } => "overloaded",
+        SessionRefusal::RequestTooLong { .. } => "message_too_large",
         SessionRefusal::UnknownAgent(_) => "unknown_model",
         SessionRefusal::LogUnavailable { .. }
         | SessionRefusal::Closing { .. }

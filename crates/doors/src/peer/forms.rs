@@ -232,6 +232,9 @@ enum RefusalForm {
     LogUnavailable {
         reason: String,
     },
+    RequestTooLong {
+        limit: usize,
+    },
     OutcomeUnknown(#[serde(with = "id")] SessionId),
     Internal,
 }
@@ -479,6 +482,7 @@ mod tests {
             R::UnknownAgent(agent),
             R::TooManyRequests { limit },
             R::TooManyWatched { limit },
+            R::RequestTooLong { limit },
             R::MediaUnavailable { reason: reason.clone() },
             R::LogUnavailable { reason },
             R::Internal,

@@ -139,6 +139,7 @@ pub(super) fn stop_refused(refusal: &SessionRefusal) -> FrameError {
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::MediaUnavailable { .. }
         | SessionRefusal::LogUnavailable { .. }
+        | SessionRefusal::RequestTooLong { .. }
         | SessionRefusal::OutcomeUnknown(_)
         | SessionRefusal::Closing { .. }
         | SessionRefusal::Internal => {
@@ -159,8 +160,10 @@ pub(super) fn input_refused(refusal: &SessionRefusal) -> (&'static str, bool) {
         SessionRefusal::SessionHeld { .. } | SessionRefusal::TooManySessions { .. } => {
             ("SESSION_IN_USE", true)
         }
-        // A second attempt could start a second run.
-        SessionRefusal::OutcomeUnknown(_) => ("INTERNAL_ERROR", false),
+        // The same input is too long again; after an unknown outcome, it could start a second run.
+        SessionRefusal::RequestTooLong { .. } | SessionRefusal::OutcomeUnknown(_) => {
+            ("INTERNAL_ERROR", false)
+        }
         SessionRefusal::UnknownSession(_)
         | SessionRefusal::SessionExists(_)
         | SessionRefusal::NoActiveRun

@@ -48,6 +48,7 @@ pub(super) fn refusal_text(refusal: &SessionRefusal) -> String {
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::MediaUnavailable { .. }
         | SessionRefusal::LogUnavailable { .. }
+        | SessionRefusal::RequestTooLong { .. }
         | SessionRefusal::OutcomeUnknown(_)
         | SessionRefusal::Closing { .. }
         | SessionRefusal::Internal => refusal.to_string(),

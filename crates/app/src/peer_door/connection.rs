@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::peer::{ClientFrame, ClientHello, MAX_LINE_BYTES, ServerFrame, VERSIONS, WireCommand};
-use parlor_engine::{PeerConnection, PeerError};
+use parlor_engine::{MAX_PEER_REQUESTS, PeerConnection, PeerError};
 use parlor_vocab::{PeerUpdate, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -16,9 +16,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::PROGRAM_VERSION;
-
-/// How many requests may wait to be written.
-const QUEUED_REQUESTS: usize = 256;
 
 /// How many updates of a session may wait for its mirror.
 const QUEUED_UPDATES: usize = 64;
@@ -63,19 +60,17 @@ impl Connection {
     /// Says hello on a new connection. Fails with the reason if the other process speaks no common version.
     pub(super) async fn open(stream: UnixStream) -> Result<Self, String> {
         let (from, mut to) = stream.into_split();
-        let mut input = FrameReader { from, lines: Lines::new(MAX_LINE_BYTES) };
-        let hello = ClientHello {
-            versions: VERSIONS.to_vec(),
-            program: PROGRAM_VERSION.to_owned(),
-            pid: std::process::id(),
-        };
+        let mut input =
+            FrameReader { from, lines: Lines::new(MAX_LINE_BYTES), buffer: vec![0; INPUT_PIECE_BYTES] };
+        let hello =
+            ClientHello { versions: VERSIONS.to_vec(), program: PROGRAM_VERSION.to_owned(), pid: std::process::id() };
         to.write_all(&line(&ClientFrame::Hello(hello))).await.map_err(|error| error.to_string())?;
         match input.next().await {
             Some(ServerFrame::Hello(hello)) if VERSIONS.contains(&hello.version) => {}
             Some(ServerFrame::Error { message }) => return Err(message),
             Some(_) | None => return Err("it does not answer hello".to_owned()),
         }
-        let (requests, queue) = mpsc::channel(QUEUED_REQUESTS);
+        let (requests, queue) = mpsc::channel(MAX_PEER_REQUESTS);
         let shared = Arc::<Shared>::default();
         tokio::spawn(write(to, queue));
         tokio::spawn(read(input, Arc::clone(&shared)));
@@ -97,7 +92,7 @@ impl Connection {
         }
         let place = self.requests.try_reserve().map_err(|error| match error {
             mpsc::error::TrySendError::Full(()) => {
-                PeerError::Refused(SessionRefusal::TooManyRequests { limit: QUEUED_REQUESTS })
+                PeerError::Refused(SessionRefusal::TooManyRequests { limit: MAX_PEER_REQUESTS })
             }
             mpsc::error::TrySendError::Closed(()) => PeerError::NotSent,
         })?;
@@ -166,6 +161,8 @@ impl PeerConnection for Connection {
                     () = ended.cancelled() => return,
                 }
             }
+            // Fails if the connection has ended, and the watch with it. A full queue must not keep the owner's watch alive.
+            let Ok(place) = requests.reserve().await else { return };
             let mut waiting = shared.lock();
             let is_current =
                 waiting.watches.get(&watched).is_some_and(|watch| watch.updates.same_channel(&sender));
@@ -175,8 +172,8 @@ impl PeerConnection for Connection {
             // The owner has one watch of a session for this process, so the end of this one would end a later one too.
             let is_replaced = waiting.requested_watches.values().any(|(session, _)| *session == watched);
             if is_current && !is_refused && !is_replaced {
-                // Under the lock, so that it is sent before a later watch. If it fails, updates of the watch are dropped.
-                let _ = requests.try_send(line(&ClientFrame::Unwatch { id: next_id, session: watched }));
+                // Under the lock, so that it is sent before a later watch.
+                place.send(line(&ClientFrame::Unwatch { id: next_id, session: watched }));
             }
         });
         receiver
@@ -259,20 +256,21 @@ async fn write(mut to: OwnedWriteHalf, mut queue: mpsc::Receiver<Vec<u8>>) {
 struct FrameReader {
     from: OwnedReadHalf,
     lines: Lines,
+    /// What one read takes.
+    buffer: Vec<u8>,
 }
 
 impl FrameReader {
     /// The next frame; `None` at the end of the connection, or if a line is not a frame.
     async fn next(&mut self) -> Option<ServerFrame> {
-        let mut buffer = vec![0; INPUT_PIECE_BYTES];
         loop {
             match self.lines.next_line() {
                 Some(Line::Whole(line)) => return serde_json::from_slice(line).ok(),
                 Some(Line::Oversize) => return None,
                 None => {}
             }
-            match self.from.read(&mut buffer).await {
-                Ok(count @ 1..) => self.lines.push(buffer.get(..count).unwrap_or_default()),
+            match self.from.read(&mut self.buffer).await {
+                Ok(count @ 1..) => self.lines.push(self.buffer.get(..count).unwrap_or_default()),
                 Ok(_) | Err(_) => return None,
             }
         }
@@ -302,7 +300,7 @@ mod tests {
     /// A connection, and the owner's end of it after `hello`.
     async fn connection() -> (Connection, UnixStream) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let hello = ServerHello { version: VERSIONS[0], program: PROGRAM.to_owned(), pid: 1 };
+        let hello = ServerHello { version: VERSIONS[0], program: PROGRAM_VERSION.to_owned(), pid: 1 };
         let mut bytes = serde_json::to_vec(&ServerFrame::Hello(hello)).unwrap();
         bytes.push(b'\n');
         theirs.write_all(&bytes).await.unwrap();
@@ -335,6 +333,34 @@ mod tests {
         assert_eq!(reply.await, Err(PeerError::Lost));
         let unsent = connection.submit(&session(), rename("late".to_owned())).await;
         assert_eq!(unsent, Err(PeerError::NotSent));
+    }
+
+    #[tokio::test]
+    async fn a_watch_is_ended_at_the_owner_also_if_many_requests_wait() {
+        let (connection, owner) = connection().await;
+        let (from, mut to) = owner.into_split();
+        let mut from = BufReader::new(from).lines();
+        let updates = connection.watch(&session());
+        while !from.next_line().await.unwrap().unwrap().starts_with(r#"{"watch""#) {}
+        to.write_all(b"{\"reply\":{\"id\":0}}\n").await.unwrap();
+        while !connection.shared.lock().watches.contains_key(&session()) {
+            tokio::task::yield_now().await;
+        }
+        // Longer than what the socket holds, so that the queue behind it stays full until the owner reads.
+        let mut replies = vec![connection.submit(&session(), rename("x".repeat(4 << 20)))];
+        while connection.requests.capacity() < MAX_PEER_REQUESTS {
+            tokio::task::yield_now().await;
+        }
+        replies.extend((0..MAX_PEER_REQUESTS).map(|_| connection.submit(&session(), rename(String::new()))));
+        let refused = connection.submit(&session(), rename(String::new())).await;
+        let limit = MAX_PEER_REQUESTS;
+        assert_eq!(refused, Err(PeerError::Refused(SessionRefusal::TooManyRequests { limit })));
+        drop(updates);
+        // The end of the watch waits by now, if it was not dropped.
+        tokio::task::yield_now().await;
+        let unwatched =
+            async { while !from.next_line().await.unwrap().unwrap().starts_with(r#"{"unwatch""#) {} };
+        timeout(TIMEOUT, unwatched).await.expect("the end of the watch");
     }
 
     #[tokio::test]

@@ -39,7 +39,7 @@ pub(super) async fn import(
     let id = SessionId::parse(&file.id)?;
     let (created, new_session, events) = convert(sessions, saved, file, new_session).await;
     match sessions.import(id.clone(), created, new_session, events).await {
-        Ok(()) | Err(SessionRefusal::SessionExists(_)) => Ok(id),
+        Ok(()) | Err(SessionRefusal::SessionExists(_) | SessionRefusal::SessionHeld { .. }) => Ok(id),
         Err(refusal) => Err(refusal).with_context(|| format!("cannot import the session {id}")),
     }
 }

@@ -7,7 +7,7 @@ use parlor_vocab::{
     SessionRefusal, SessionUpdate, Ticket, Update, UpdateOf, WatchFrom,
 };
 
-use super::{ClientLimits, ClientProgress, OnDisconnect, SessionClient};
+use super::{ClientLimits, ClientProgress, OnDisconnect, SessionClient, Watches};
 use crate::sessions::{Reach, Sessions};
 
 /// How many requests of one process may be unanswered at a time. It serves many clients through one connection.
@@ -64,7 +64,9 @@ impl Backend for PeerClient {
         })
     }
 
+    /// Watches end at once: a process that has hung up reads no more, and an owner that leaves does not wait for it.
     fn begin_close(&mut self) {
+        self.0.watches = Watches::default();
         self.0.begin_close();
     }
 

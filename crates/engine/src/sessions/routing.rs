@@ -162,23 +162,20 @@ impl Sessions {
                 Err(OpenError::Refused(refusal)) => return Err(refusal),
                 Err(OpenError::Held(holder)) => holder,
             };
-            let address = holder.announcement.address.as_deref();
-            let Some((peers, address)) = self.peers.as_ref().zip(address) else {
-                return Err(held(id, &holder));
-            };
-            match peers.connect(address).await {
-                Ok(connection) => {
+            match self.owner_connection(&holder).await {
+                Some(connection) => {
                     slot.set_route(Route::Peer(Arc::clone(&connection)));
                     return Ok(Route::Peer(connection));
                 }
-                // An owner that is ending closes its door first and releases the session then.
-                Err(_) if Instant::now() < deadline => sleep(OWNER_RETRY).await,
-                Err(_) => return Err(held(id, &holder)),
+                // An owner that is ending closes its door first and releases the session then. One without an address may
+                // have the session for a moment, like the command that renames it.
+                None if self.peers.is_some() && Instant::now() < deadline => sleep(OWNER_RETRY).await,
+                None => return Err(held(id, &holder)),
             }
         }
     }
 
-    /// The connection to the process that has a session open. `None` if no other process has it.
+    /// The connection to the process that has a session open. `None` if it has no address or cannot be reached.
     pub(super) async fn owner_connection(&self, holder: &LeaseHolder) -> Option<Arc<dyn PeerConnection>> {
         let (peers, address) = self.peers.as_ref().zip(holder.announcement.address.as_deref())?;
         peers.connect(address).await.ok()

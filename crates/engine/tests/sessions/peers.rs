@@ -410,6 +410,33 @@ async fn a_client_that_leaves_closes_its_sessions_while_another_process_does_not
     assert!(start.elapsed() < OWNER_WAIT, "{:?}", start.elapsed());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_command_waits_for_an_owner_without_an_address_that_has_the_session_for_a_moment() {
+    let machine = Machine::new();
+    let other = machine.process("other");
+    let log = Arc::new(machine.log.as_announced_process(Announcement { version: None, address: None }));
+    let nameless = Sessions::new(deps(&log, Arc::new(LocalAgent::default()), Arc::new(SystemClock)));
+    let session = nameless.create(None, new_session()).await.unwrap();
+    let rename = other.execute(&session, SessionCommand::Rename { title: "later".to_owned() });
+    let release = async {
+        tokio::time::sleep(OWNER_WAIT / 2).await;
+        nameless.release(&session).await.unwrap();
+    };
+    assert_eq!(tokio::join!(rename, release).0, Ok(SessionReply::Done));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_watches_of_a_process_end_when_it_hangs_up() {
+    let owner = Machine::new().process("owner");
+    let session = owner.create(None, new_session()).await.unwrap();
+    let mut client = PeerClient::new(Arc::clone(&owner));
+    assert!(client.submit(Ticket(1), PeerRequest::Watch(session)).is_none());
+    assert!(matches!(client.next().await, Some(Update::Answer(_, Ok(PeerReply::Done)))));
+    client.begin_close();
+    let next = tokio::time::timeout(TIMEOUT, client.next()).await.expect("the end");
+    assert!(next.is_none());
+}
+
 #[tokio::test]
 async fn a_process_has_a_limit_of_requests_and_of_watched_sessions() {
     let owner = Machine::new().process("owner");

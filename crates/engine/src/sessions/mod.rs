@@ -440,9 +440,7 @@ impl Sessions {
     /// How many inputs were queued when the program that had the session open shut down. They start when the session
     /// is opened. Zero if the session did not end by a shutdown.
     pub async fn left_inputs(&self, record: &SessionRecord) -> Result<usize, SessionRefusal> {
-        let log = &*self.shared.deps.log;
-        let was_shut_down = watch_start::was_shut_down(log, record).await.map_err(refusal_of)?;
-        if was_shut_down { Ok(self.read(&record.id).await?.queue().len()) } else { Ok(0) }
+        watch_start::left_inputs(&*self.shared.deps.log, record).await.map_err(refusal_of)
     }
 
     /// Which process has a session open. Does not open the session.

@@ -3,6 +3,8 @@
 use parlor_log::{EventLog, LogError, SessionRecord};
 use parlor_vocab::{RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId, StopCause, WatchFrom};
 
+use crate::session::Session;
+
 /// How many events are searched first for the start of a run. Each further attempt searches twice as many.
 const FIRST_SEARCH_EVENTS: u64 = 64;
 
@@ -18,8 +20,7 @@ pub(crate) struct WatchStart {
     pub(crate) seen: Seq,
     /// The last event when the watch began.
     pub(crate) head: Seq,
-    /// Whether the session has work for the process that opens it: a run that has not ended, or inputs that may be
-    /// queued.
+    /// Whether the session has work for the process that opens it: a run that has not ended, or inputs that are queued.
     pub(crate) is_unfinished: bool,
 }
 
@@ -30,9 +31,9 @@ pub(crate) async fn find(
     session: &SessionId,
     watch_from: &WatchFrom,
 ) -> Result<WatchStart, LogError> {
-    let (head, is_running, was_shut_down) = match log.session(session).await {
-        Ok(record) => (record.head, record.running.is_some(), was_shut_down(log, &record).await?),
-        Err(LogError::UnknownSession(_)) => (Seq::START, false, false),
+    let (head, is_running, left_inputs) = match log.session(session).await {
+        Ok(record) => (record.head, record.running.is_some(), left_inputs(log, &record).await?),
+        Err(LogError::UnknownSession(_)) => (Seq::START, false, 0),
         Err(error) => return Err(error),
     };
     let (seen, from) = match watch_from {
@@ -44,12 +45,28 @@ pub(crate) async fn find(
             None => (Seq::START, Seq::START),
         },
     };
-    Ok(WatchStart { from, seen, head, is_unfinished: is_running || was_shut_down })
+    Ok(WatchStart { from, seen, head, is_unfinished: is_running || left_inputs > 0 })
 }
 
-/// Whether the last event of a session is the end of a run that a shutdown stopped. Inputs that were queued behind
-/// that run are still queued; the process that opens the session starts them.
-pub(super) async fn was_shut_down(log: &dyn EventLog, record: &SessionRecord) -> Result<bool, LogError> {
+/// How many inputs were queued behind the run that a shutdown stopped, if that is the last event of the session. The process
+/// that opens the session starts them.
+pub(super) async fn left_inputs(log: &dyn EventLog, record: &SessionRecord) -> Result<usize, LogError> {
+    if !was_shut_down(log, record).await? {
+        return Ok(0);
+    }
+    let mut session = Session::default();
+    loop {
+        let entries = log.read(&record.id, session.head(), READ_EVENTS).await?;
+        if entries.is_empty() {
+            return Ok(session.queue().len());
+        }
+        entries.iter().for_each(|entry| session.apply(entry));
+        session.history.drop_beyond(0);
+    }
+}
+
+/// Whether the last event of a session is the end of a run that a shutdown stopped.
+async fn was_shut_down(log: &dyn EventLog, record: &SessionRecord) -> Result<bool, LogError> {
     if record.head == Seq::START {
         return Ok(false);
     }

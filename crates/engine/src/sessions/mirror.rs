@@ -5,9 +5,11 @@
 //! know where a session runs. There is at most one mirror for each session, and none while the session is open here.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use parlor_log::LogError;
 use parlor_vocab::{
     Entry, MessageEvent, PeerUpdate, RunEvent, Seq, SessionEvent, SessionId, StepEvent, StreamKind, WatchFrom,
@@ -16,104 +18,143 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use super::Sessions;
 use super::live::LiveSession;
-use super::peers::PeerConnection;
 use super::text_bytes::text_bytes;
-use super::{Route, Sessions};
 
-/// How long to wait before the owner is watched again after it has ended or refused a watch.
+/// How long to wait before the owner is watched again after it has ended or refused a watch, or was not reached. Doubled
+/// with each attempt that brings no update, up to [`MAX_MIRROR_RETRY`].
 const MIRROR_RETRY: Duration = Duration::from_millis(50);
+
+/// The longest time between two attempts to watch an owner.
+const MAX_MIRROR_RETRY: Duration = Duration::from_secs(5);
 
 /// How many events are read at a time.
 const READ_EVENTS: usize = 256;
 
 /// The mirrors of this process.
 #[derive(Default)]
-pub(super) struct Mirrors(Mutex<HashMap<SessionId, JoinHandle<()>>>);
+pub(super) struct Mirrors(Mutex<HashMap<SessionId, Mirror>>);
+
+struct Mirror {
+    task: JoinHandle<()>,
+    /// Set when a watcher asks for the mirror while it is there. A mirror that is about to end then goes on.
+    is_wanted: Arc<AtomicBool>,
+}
 
 impl Mirrors {
     /// Starts a mirror of the session, unless there is one. It ends by itself if no other process has the session open.
     pub(super) fn ensure(&self, sessions: &Arc<Sessions>, session: &SessionId) {
         let mut mirrors = self.lock();
-        if mirrors.get(session).is_some_and(|mirror| !mirror.is_finished()) {
+        if let Some(mirror) = mirrors.get(session)
+            && !mirror.task.is_finished()
+        {
+            mirror.is_wanted.store(true, Ordering::Relaxed);
             return;
         }
-        mirrors.retain(|_, mirror| !mirror.is_finished());
-        let mirror = tokio::spawn(run(Arc::clone(sessions), session.clone()));
-        mirrors.insert(session.clone(), mirror);
+        mirrors.retain(|_, mirror| !mirror.task.is_finished());
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        let task = tokio::spawn(run(Arc::clone(sessions), session.clone(), Arc::clone(&is_wanted)));
+        mirrors.insert(session.clone(), Mirror { task, is_wanted });
     }
 
     /// Ends the mirror of a session that this process is about to open, and waits for its end: the actor is the only one
     /// to feed the live session then.
     pub(super) async fn stop(&self, session: &SessionId) {
         let mirror = self.lock().remove(session);
-        if let Some(mirror) = mirror {
-            mirror.abort();
+        if let Some(Mirror { task, .. }) = mirror {
+            task.abort();
             // An error means that the task was aborted.
-            let _ = mirror.await;
+            let _ = task.await;
         }
     }
 
     /// Ends all mirrors.
     pub(super) fn stop_all(&self) {
-        self.lock().drain().for_each(|(_, mirror)| mirror.abort());
+        self.lock().drain().for_each(|(_, mirror)| mirror.task.abort());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, JoinHandle<()>>> {
+    /// Forgets the mirror with this flag, which is about to end. False if a watcher has asked for it meanwhile.
+    fn forget_unless_wanted(&self, session: &SessionId, is_wanted: &Arc<AtomicBool>) -> bool {
+        let mut mirrors = self.lock();
+        if is_wanted.load(Ordering::Relaxed) {
+            return false;
+        }
+        // It may have been stopped, and another one started.
+        if mirrors.get(session).is_some_and(|mirror| Arc::ptr_eq(&mirror.is_wanted, is_wanted)) {
+            mirrors.remove(session);
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Mirror>> {
         // Each change is a single step, so a panic leaves the map consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Mirrors the session while another process has it open and somebody watches it here.
-async fn run(sessions: Arc<Sessions>, session: SessionId) {
-    let (connection, updates) = match connect(&sessions, &session).await {
-        Connected::ToOwner(connection, updates) => (connection, updates),
-        // The owner may have died before it was reached.
-        Connected::NoOwner if is_unfinished(&sessions, &session).await => {
-            tokio::spawn(take_over(sessions, session));
-            return;
-        }
-        Connected::NoOwner | Connected::LogOnly => return,
-    };
+async fn run(sessions: Arc<Sessions>, session: SessionId, is_wanted: Arc<AtomicBool>) {
     let live = sessions.shared.live_sessions.of(&session);
-    let feed = Feed { sessions: &sessions, session: &session, live: &live, position: None };
-    let end = feed.run(updates).await;
-    drop(connection);
-    if end == MirrorEnd::OwnerLost {
-        // Another task, because opening the session waits for the end of this one.
-        tokio::spawn(take_over(sessions, session));
-    }
-}
-
-enum Connected {
-    /// To the process that has the session open.
-    ToOwner(Arc<dyn PeerConnection>, mpsc::Receiver<PeerUpdate>),
-    /// No process has the session open.
-    NoOwner,
-    /// The session is open here, or its owner cannot be reached: watchers follow the log alone.
-    LogOnly,
-}
-
-/// Begins to watch the session at the process that has it open.
-async fn connect(sessions: &Arc<Sessions>, session: &SessionId) -> Connected {
-    let Some(peers) = &sessions.peers else { return Connected::LogOnly };
-    if sessions.open_sessions.get(session).await.is_some() {
-        return Connected::LogOnly;
-    }
-    let holder = match sessions.shared.deps.log.holder(session).await {
-        Ok(Some(holder)) => holder,
-        Ok(None) => return Connected::NoOwner,
-        Err(_) => return Connected::LogOnly,
-    };
-    let Some(address) = holder.announcement.address else { return Connected::LogOnly };
-    match peers.connect(&address).await {
-        Ok(connection) => {
-            let updates = connection.watch(session);
-            Connected::ToOwner(connection, updates)
+    let mut pause = MIRROR_RETRY;
+    loop {
+        is_wanted.store(false, Ordering::Relaxed);
+        let end = mirror_once(&sessions, &session, &live).await;
+        match end {
+            MirrorEnd::OwnerLost { was_updated } => {
+                if was_updated {
+                    pause = MIRROR_RETRY;
+                }
+                take_over(&sessions, &session).await;
+            }
+            MirrorEnd::Unreachable => {}
+            MirrorEnd::NotNeeded if sessions.mirrors.forget_unless_wanted(&session, &is_wanted) => return,
+            MirrorEnd::NotNeeded => continue,
         }
-        Err(_) => Connected::LogOnly,
+        // An owner that is closing the session may still hold it.
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = live.unwatched() => {}
+        }
+        pause = (pause * 2).min(MAX_MIRROR_RETRY);
     }
+}
+
+/// Why a mirror does not feed its session any more.
+enum MirrorEnd {
+    /// The owner closed the session, is gone, or refused the watch.
+    OwnerLost {
+        /// Whether it had sent anything.
+        was_updated: bool,
+    },
+    /// Another process has the session open, and cannot be reached now.
+    Unreachable,
+    /// Nobody watches the session here, or the log alone tells what happens in it.
+    NotNeeded,
+}
+
+/// Finds the owner of the session, and feeds the live session until that ends.
+async fn mirror_once(sessions: &Arc<Sessions>, session: &SessionId, live: &LiveSession) -> MirrorEnd {
+    let Some(peers) = &sessions.peers else { return MirrorEnd::NotNeeded };
+    let is_unwatched = live.unwatched().now_or_never().is_some();
+    if is_unwatched || sessions.check_not_shutting_down().is_err() {
+        return MirrorEnd::NotNeeded;
+    }
+    if sessions.open_sessions.get(session).await.is_some() {
+        return MirrorEnd::NotNeeded;
+    }
+    let address = match sessions.shared.deps.log.holder(session).await {
+        Ok(Some(holder)) => holder.announcement.address,
+        // The owner may have died before it was reached.
+        Ok(None) if is_unfinished(sessions, session).await => {
+            return MirrorEnd::OwnerLost { was_updated: false };
+        }
+        Ok(None) | Err(_) => None,
+    };
+    let Some(address) = address else { return MirrorEnd::NotNeeded };
+    let Ok(connection) = peers.connect(&address).await else { return MirrorEnd::Unreachable };
+    let updates = connection.watch(session);
+    Feed { sessions, session, live, position: None }.run(updates).await
 }
 
 /// Whether the log has a run of the session that has not ended, or inputs that wait.
@@ -122,24 +163,14 @@ async fn is_unfinished(sessions: &Sessions, session: &SessionId) -> bool {
     start.is_ok_and(|start| start.is_unfinished)
 }
 
-/// After the owner is gone: opens the session if it has work to do, or follows the process that was faster.
-async fn take_over(sessions: Arc<Sessions>, session: SessionId) {
-    sessions.forget_peer(&session).await;
-    let is_unfinished = is_unfinished(&sessions, &session).await;
-    if is_unfinished && !matches!(sessions.route(&session).await, Ok(Route::Peer(_))) {
-        return;
+/// After the owner is gone: opens the session if it has work to do and no other process was faster.
+async fn take_over(sessions: &Arc<Sessions>, session: &SessionId) {
+    sessions.forget_peer(session).await;
+    if is_unfinished(sessions, session).await {
+        let (sessions, session) = (Arc::clone(sessions), session.clone());
+        // Another task, because opening the session ends the mirror. If it fails, the mirror tries again.
+        let _ = tokio::spawn(async move { sessions.route(&session).await.map(drop) }).await;
     }
-    // An owner that is closing the session may still hold it.
-    sleep(MIRROR_RETRY).await;
-    sessions.mirrors.ensure(&sessions, &session);
-}
-
-#[derive(PartialEq, Eq)]
-enum MirrorEnd {
-    /// The owner closed the session or is gone.
-    OwnerLost,
-    /// Nobody watches the session here any more.
-    Unwatched,
 }
 
 /// Feeds a live session from the updates of its owner.
@@ -160,17 +191,18 @@ impl Drop for Feed<'_> {
 
 impl Feed<'_> {
     async fn run(mut self, mut updates: mpsc::Receiver<PeerUpdate>) -> MirrorEnd {
+        let mut was_updated = false;
         loop {
             let update = tokio::select! {
                 update = updates.recv() => update,
-                () = self.live.unwatched() => return MirrorEnd::Unwatched,
+                () = self.live.unwatched() => return MirrorEnd::NotNeeded,
             };
             match update {
-                None | Some(PeerUpdate::Closed) => return MirrorEnd::OwnerLost,
+                None | Some(PeerUpdate::Closed) => return MirrorEnd::OwnerLost { was_updated },
                 // The log failed or was deleted; watchers report that themselves.
                 Some(PeerUpdate::Head(head)) => {
                     if self.feed_events(head).await.is_err() {
-                        return MirrorEnd::OwnerLost;
+                        return MirrorEnd::OwnerLost { was_updated };
                     }
                 }
                 Some(PeerUpdate::Delta { run, stream, text }) => {
@@ -178,6 +210,7 @@ impl Feed<'_> {
                     self.live.push(&stream, &text);
                 }
             }
+            was_updated = true;
         }
     }
 

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parlor_engine::{
     MAX_PEER_REQUESTS, MAX_PEER_WATCHED, OWNER_WAIT, OnDisconnect, PeerClient, PeerConnection, PeerError,
-    Peers, SessionClient, SessionUpdate, Sessions, Watcher,
+    Peers, SessionClient, SessionOwner, SessionUpdate, Sessions, Watcher,
 };
 use parlor_log::{Announcement, MemoryLog, SystemClock};
 use parlor_model::LocalAgent;
@@ -435,6 +436,99 @@ async fn the_watches_of_a_process_end_when_it_hangs_up() {
     client.begin_close();
     let next = tokio::time::timeout(TIMEOUT, client.next()).await.expect("the end");
     assert!(next.is_none());
+}
+
+#[test]
+fn a_watcher_that_never_reached_the_owner_takes_over_when_it_dies() {
+    let machine = Machine::new();
+    let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let (owners, others) = (runtime(), runtime());
+    let (owner, session, run) = owners.block_on(async {
+        let owner = machine.process("owner");
+        let session = owner.create(None, new_session()).await.unwrap();
+        let run = send(&owner, &session, "/wait 600", WhenBusy::Refuse).await;
+        (owner, session, run)
+    });
+    machine.processes.lock().unwrap().clear();
+    let (other, mut watcher) = others.block_on(async {
+        let other = machine.process("other");
+        let mut watcher = other.join(&session, Seq::START).await;
+        // Sees all events while the mirror tries in vain; the clock is stopped.
+        let _ = tokio::time::timeout(OWNER_WAIT, async { while watcher.next().await.is_ok() {} }).await;
+        (other, watcher)
+    });
+    drop((owners, owner));
+    let (_, ended) = others.block_on(until_end(&mut watcher, &run));
+    assert!(matches!(ended, RunEnding::Failed(_)), "{ended:?}");
+    drop(other);
+}
+
+/// Counts watches and refuses all of them.
+struct RefusingConnection {
+    connection: Arc<dyn PeerConnection>,
+    watches: Arc<AtomicUsize>,
+}
+
+struct RefusingPeers(InMemoryPeers, Arc<AtomicUsize>);
+
+#[async_trait]
+impl Peers for RefusingPeers {
+    async fn connect(&self, address: &str) -> Result<Arc<dyn PeerConnection>, String> {
+        let connection = self.0.connect(address).await?;
+        Ok(Arc::new(RefusingConnection { connection, watches: Arc::clone(&self.1) }))
+    }
+}
+
+impl PeerConnection for RefusingConnection {
+    fn is_connected(&self) -> bool {
+        self.connection.is_connected()
+    }
+
+    fn submit(
+        &self,
+        session: &SessionId,
+        command: SessionCommand,
+    ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
+        self.connection.submit(session, command)
+    }
+
+    fn delete(&self, session: &SessionId) -> BoxFuture<'static, Result<(), PeerError>> {
+        self.connection.delete(session)
+    }
+
+    fn watch(&self, _session: &SessionId) -> mpsc::Receiver<PeerUpdate> {
+        self.watches.fetch_add(1, Relaxed);
+        mpsc::channel(1).1
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_refuses_a_watch_is_asked_ever_more_rarely() {
+    let machine = Machine::new();
+    let watches = Arc::new(AtomicUsize::new(0));
+    let peers = RefusingPeers(InMemoryPeers(Arc::clone(&machine.processes)), Arc::clone(&watches));
+    let (owner, other) = (machine.process("owner"), machine.process_with("other", Arc::new(peers)));
+    let session = owner.create(None, new_session()).await.unwrap();
+    let watcher = other.join(&session, Seq::START).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let count = watches.load(Relaxed);
+    assert!((2..40).contains(&count), "{count} watches in a minute of the stopped clock");
+    drop(watcher);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_run_a_shutdown_stopped_stays_free_unless_inputs_wait() {
+    let machine = Machine::new();
+    let (owner, other) = (machine.process("owner"), machine.process("other"));
+    let session = owner.create(None, new_session()).await.unwrap();
+    let mut watcher = other.join(&session, Seq::START).await;
+    let run = send(&owner, &session, "/wait 600", WhenBusy::Refuse).await;
+    until_text(&mut watcher).await;
+    owner.shut_down().await;
+    until_end(&mut watcher, &run).await;
+    // Longer than the mirror waits before it looks for another owner; the clock is stopped.
+    tokio::time::sleep(OWNER_WAIT).await;
+    assert_eq!(other.owner(&session).await.unwrap(), SessionOwner::Nobody);
 }
 
 #[tokio::test]

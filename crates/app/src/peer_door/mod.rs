@@ -81,7 +81,7 @@ impl PeerDoor {
         let Self { folder, server, .. } = self;
         tokio::spawn(async move { remove_dead_sockets(&folder, SOCKET_SUFFIX).await });
         let Some(server) = server else { return };
-        // Weak: the log must be closed when the process ends its work, whoever is still connected.
+        // Weak, so that the listener alone does not keep the log open; each connection does, until it ends.
         let sessions = Arc::downgrade(sessions);
         tokio::spawn(async move {
             let make = || {

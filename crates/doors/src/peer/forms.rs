@@ -28,7 +28,7 @@ pub struct WireRefusal(#[serde(with = "RefusalForm")] pub SessionRefusal);
 /// A [`StreamKind`] on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct PeerStream(#[serde(with = "StreamForm")] pub StreamKind);
+pub struct WireStream(#[serde(with = "StreamForm")] pub StreamKind);
 
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "SessionCommand", rename_all = "snake_case")]
@@ -507,7 +507,7 @@ mod tests {
         ) {
             prop_assert_eq!(round_trip(&WireCommand(command.clone())).0, command);
             prop_assert_eq!(round_trip(&WireReply(reply.clone())).0, reply);
-            prop_assert_eq!(round_trip(&PeerStream(stream.clone())).0, stream);
+            prop_assert_eq!(round_trip(&WireStream(stream.clone())).0, stream);
         }
 
         #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use parlor_vocab::{PeerEvent, PeerReply, PeerRequest, PeerUpdate, SessionRefusal};
 
 use super::code::PeerFrameError;
-use super::forms::{PeerStream, WireRefusal, WireReply};
+use super::forms::{WireRefusal, WireReply, WireStream};
 use super::wire::{ClientFrame, ClientHello, ServerFrame, ServerHello};
 use super::{HELLO_WAIT, MAX_LINE_BYTES, VERSIONS};
 use crate::{Input, InputOf, Machine, Output, Ticket};
@@ -93,7 +93,7 @@ impl PeerMachine {
             PeerUpdate::Delta { run, stream, text } => ServerFrame::Delta {
                 session,
                 run: run.clone(),
-                stream: PeerStream(stream.clone()),
+                stream: WireStream(stream.clone()),
                 text: text.clone(),
             },
             PeerUpdate::Closed => ServerFrame::Closed { session },

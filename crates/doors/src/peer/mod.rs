@@ -12,7 +12,7 @@ mod wire;
 use std::time::Duration;
 
 pub use code::PeerFrameError;
-pub use forms::{PeerStream, WireCommand, WireRefusal, WireReply};
+pub use forms::{WireCommand, WireRefusal, WireReply, WireStream};
 pub use machine::PeerMachine;
 pub use wire::{ClientFrame, ClientHello, ServerFrame, ServerHello};
 

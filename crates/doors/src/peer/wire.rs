@@ -3,7 +3,7 @@
 use parlor_vocab::{RunId, SessionId};
 use serde::{Deserialize, Serialize};
 
-use super::forms::{PeerStream, WireCommand, WireRefusal, WireReply, id};
+use super::forms::{WireCommand, WireRefusal, WireReply, WireStream, id};
 
 /// A line of the process that connected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub enum ServerFrame {
         #[serde(with = "id")]
         run: RunId,
         /// The text that this piece continues.
-        stream: PeerStream,
+        stream: WireStream,
         /// The new piece.
         text: String,
     },

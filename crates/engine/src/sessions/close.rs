@@ -41,17 +41,17 @@ impl Sessions {
     }
 
     /// Like [`close`](Self::close), but leaves the sessions open that other processes watch.
-    pub(crate) async fn close_unshared(&self) {
+    pub(crate) async fn close_unless_peers_watch(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
-        let is_unshared = |id: &SessionId| !self.peer_watches.contains(id);
-        close_all(self.open_sessions.take_where(is_unshared).await).await;
+        let is_unwatched = |id: &SessionId| !self.peer_watches.contains(id);
+        close_all(self.open_sessions.take_where(is_unwatched).await).await;
     }
 
     /// Waits until no session that another process watches has work left here, and closes these sessions: the other
     /// processes take them over.
     pub async fn hand_over(&self) {
-        let shared = |id: &SessionId| self.peer_watches.contains(id);
-        for (id, session) in self.open_sessions.list_where(shared).await {
+        let is_watched_by_peer = |id: &SessionId| self.peer_watches.contains(id);
+        for (id, session) in self.open_sessions.list_where(is_watched_by_peer).await {
             let mut head = self.head(&id);
             loop {
                 head.borrow_and_update();

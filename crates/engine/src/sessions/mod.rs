@@ -43,7 +43,7 @@ use self::handle::OpenSession;
 pub use self::history_loader::CACHED_HISTORY_BYTES;
 use self::mirror::Mirrors;
 pub use self::open_sessions::MAX_OPEN_SESSIONS;
-use self::open_sessions::{OpenSessions, Route};
+use self::open_sessions::{Route, SessionRoutes};
 use self::peer_watches::{PeerWatch, PeerWatches};
 pub use self::peers::{PeerConnection, PeerError, Peers};
 pub use self::routing::OWNER_WAIT;
@@ -121,7 +121,7 @@ struct SessionShared {
 /// The registry of all sessions. A process has one.
 pub struct Sessions {
     shared: SessionShared,
-    open_sessions: OpenSessions,
+    open_sessions: SessionRoutes,
     mirrors: Mirrors,
     peer_watches: PeerWatches,
     fetch: Option<Arc<dyn Fetch>>,
@@ -141,7 +141,7 @@ impl Sessions {
         let (deps, live_sessions) = (Arc::new(deps), LiveSessions::default());
         let shared = SessionShared { deps, redact, state_folders: Vec::new(), live_sessions, run_slots };
         let shutting_down = CancellationToken::new();
-        let (open_sessions, mirrors) = (OpenSessions::default(), Mirrors::default());
+        let (open_sessions, mirrors) = (SessionRoutes::default(), Mirrors::default());
         let (peer_watches, is_leaving) = (PeerWatches::default(), AtomicBool::new(false));
         Self {
             shared,

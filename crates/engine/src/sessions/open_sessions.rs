@@ -44,9 +44,9 @@ impl Route {
     }
 }
 
-/// All sessions that are open or being opened.
+/// The routes of all sessions that are open here, being opened, or reached in another process.
 #[derive(Default)]
-pub(super) struct OpenSessions {
+pub(super) struct SessionRoutes {
     slots: Mutex<HashMap<SessionId, Arc<Slot>>>,
     /// Counts uses of sessions, to find the least recently used one.
     uses: AtomicU64,
@@ -54,13 +54,13 @@ pub(super) struct OpenSessions {
 
 #[derive(Default)]
 struct Slot {
-    /// `None` while the session is not open. Locked while it is opened, closed or deleted.
+    /// `None` if it is not known where the session is open. Locked while it is opened, closed or deleted.
     route: Arc<AsyncMutex<Option<Route>>>,
-    /// The value of [`OpenSessions::uses`] at the last use.
+    /// The value of [`SessionRoutes::uses`] at the last use.
     last_use: AtomicU64,
 }
 
-impl OpenSessions {
+impl SessionRoutes {
     /// Locks a session, which need not be open: no other task opens, closes or deletes it until the returned lock is
     /// dropped.
     pub(super) async fn lock(&self, id: &SessionId) -> LockedSession<'_> {
@@ -160,7 +160,7 @@ impl OpenSessions {
 
 /// The lock of a session: no other task opens, closes or deletes it.
 pub(super) struct LockedSession<'a> {
-    all: &'a OpenSessions,
+    all: &'a SessionRoutes,
     id: SessionId,
     slot: Arc<Slot>,
     route: OwnedMutexGuard<Option<Route>>,

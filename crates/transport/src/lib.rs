@@ -80,8 +80,8 @@ pub use peer_user::{
 #[cfg(feature = "network")]
 pub use process_sharing::{
     MAX_SHARING_LINE_BYTES, MAX_SHARING_SERVERS, MAX_TERMINAL_SIDE, MAX_VIEWER_REQUEST_BYTES, MAX_VIEWERS,
-    ProcessInfo, ProcessViewer, SHARING_WAIT, SharedProcesses, TerminalSize, VIEWER_WAIT, ViewerEvent,
-    exit_code, list_shared_processes, remove_stale_sockets, watch_shared_process,
+    ProcessInfo, ProcessViewer, SHARING_WAIT, SOCKET_FOLDER, SharedProcesses, TerminalSize, VIEWER_WAIT,
+    ViewerEvent, exit_code, list_shared_processes, remove_stale_sockets, watch_shared_process,
 };
 pub use reply_memory::REPLY_WAIT;
 #[cfg(feature = "network")]

@@ -183,6 +183,13 @@ pub enum SessionRefusal {
     Internal,
 }
 
+impl SessionRefusal {
+    /// The refusal of a request to a session that is closing.
+    pub fn session_closing(session: &SessionId) -> Self {
+        Self::Closing { part: ClosingPart::Session(session.clone()) }
+    }
+}
+
 /// The part of the server that is closing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClosingPart {

@@ -13,14 +13,11 @@ use std::time::Instant;
 use parlor_doors::peer::PeerMachine;
 use parlor_engine::{PeerClient, Sessions};
 use parlor_log::{Announcement, SystemClock, TimeOrderedIds};
-use parlor_transport::{FrameMemory, SocketServer, remove_dead_sockets};
+use parlor_transport::{FrameMemory, SOCKET_FOLDER, SocketServer, remove_dead_sockets};
 use parlor_vocab::IdSource;
 use tokio_util::sync::CancellationToken;
 
 use self::connections::PeerConnections;
-
-/// The folder of the sockets, in the state folder.
-const SOCKET_FOLDER: &str = "run";
 
 /// The end of a socket's name.
 const SOCKET_SUFFIX: &str = ".peer";

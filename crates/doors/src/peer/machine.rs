@@ -14,8 +14,9 @@ use crate::{Input, InputOf, Machine, Output, Ticket};
 /// The owner's side of one connection.
 #[derive(Debug)]
 pub struct PeerMachine {
-    /// What the owner says of itself.
-    hello: ServerHello,
+    /// The version of this program, and its process id.
+    program: String,
+    pid: u32,
     has_said_hello: bool,
     is_closed: bool,
     /// The ids of the requests that the backend has not answered yet.
@@ -27,9 +28,9 @@ pub struct PeerMachine {
 impl PeerMachine {
     /// The machine of a connection that began at `now`. `program` is the version of this program, `pid` its process id.
     pub fn new(now: Instant, program: &str, pid: u32) -> Self {
-        let hello = ServerHello { version: 0, program: program.to_owned(), pid };
         Self {
-            hello,
+            program: program.to_owned(),
+            pid,
             has_said_hello: false,
             is_closed: false,
             pending: HashMap::new(),
@@ -41,15 +42,15 @@ impl PeerMachine {
     fn on_frame(&mut self, frame: &[u8]) -> Result<(), PeerFrameError> {
         let frame = serde_json::from_slice(frame);
         match frame.map_err(|error| PeerFrameError::Malformed(error.to_string()))? {
-            ClientFrame::Hello(_) if self.has_said_hello => Err(PeerFrameError::HelloRepeated),
-            ClientFrame::Hello(hello) => self.on_hello(hello),
+            ClientFrame::Hello(_) if self.has_said_hello => return Err(PeerFrameError::HelloRepeated),
+            ClientFrame::Hello(hello) => self.on_hello(hello)?,
             ClientFrame::Command { .. }
             | ClientFrame::Delete { .. }
             | ClientFrame::Watch { .. }
             | ClientFrame::Unwatch { .. }
                 if !self.has_said_hello =>
             {
-                Err(PeerFrameError::HelloMissing)
+                return Err(PeerFrameError::HelloMissing);
             }
             ClientFrame::Command { id, session, command } => {
                 self.submit(id, PeerRequest::Session(session, command.0))
@@ -58,23 +59,22 @@ impl PeerMachine {
             ClientFrame::Watch { id, session } => self.submit(id, PeerRequest::Watch(session)),
             ClientFrame::Unwatch { id, session } => self.submit(id, PeerRequest::Unwatch(session)),
         }
+        Ok(())
     }
 
     fn on_hello(&mut self, hello: ClientHello) -> Result<(), PeerFrameError> {
         let common = VERSIONS.iter().find(|version| hello.versions.contains(version));
         let version = *common.ok_or(PeerFrameError::NoCommonVersion(hello.versions))?;
         self.has_said_hello = true;
-        let ServerHello { program, pid, .. } = &self.hello;
-        self.send(&ServerFrame::Hello(ServerHello { version, program: program.clone(), pid: *pid }));
+        self.send(&ServerFrame::Hello(ServerHello { version, program: self.program.clone(), pid: self.pid }));
         Ok(())
     }
 
-    fn submit(&mut self, id: u64, request: PeerRequest) -> Result<(), PeerFrameError> {
+    fn submit(&mut self, id: u64, request: PeerRequest) {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.pending.insert(ticket, id);
         self.outbox.push_back(Output::Request(ticket, request));
-        Ok(())
     }
 
     fn on_answer(&mut self, ticket: Ticket, answer: Result<PeerReply, SessionRefusal>) {

@@ -12,9 +12,9 @@ use parlor_log::{Lease, LogError};
 use parlor_model::{Agent, Turn};
 use parlor_tools::{BackgroundProcesses, Policy, Redact, RubyInterpreter, ToolContext, catch_panic};
 use parlor_vocab::{
-    AgentChoice, AgentId, ClosingPart, Entry, EventId, Failure, FailureCode, MessageId, NewEntry, RunEvent,
-    RunId, Seq, SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, SessionTotals,
-    StopCause, Timestamp,
+    AgentChoice, AgentId, Entry, EventId, Failure, FailureCode, MessageId, NewEntry, RunEvent, RunId, Seq,
+    SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, SessionTotals, StopCause,
+    Timestamp,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -139,7 +139,7 @@ impl Actor {
             let Some(message) = self.next_message().await else { break };
             match message {
                 ActorMessage::Command(_, reply) if closing => {
-                    drop(reply.send(Err(self.closing_refusal().into())));
+                    drop(reply.send(Err(SessionRefusal::session_closing(&self.id).into())));
                 }
                 ActorMessage::Command(command, reply) => self.on_command(*command, reply).await,
                 ActorMessage::View(reply) => drop(reply.send(Box::new(self.session.clone()))),
@@ -220,10 +220,6 @@ impl Actor {
 
     fn has_background_processes(&self) -> bool {
         self.background.list().iter().any(|process| process.exit.is_none())
-    }
-
-    fn closing_refusal(&self) -> SessionRefusal {
-        SessionRefusal::Closing { part: ClosingPart::Session(self.id.clone()) }
     }
 
     /// Fails if the session has work that closing it now would end.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use parlor_log::{Lease, LogError};
 use parlor_tools::clean;
 use parlor_vocab::{
-    ClosingPart, Failure, MessageId, RunEvent, RunId, SessionCommand, SessionEvent, SessionId,
-    SessionRefusal, SessionReply, SessionTotals, Timestamp, Usage,
+    Failure, MessageId, RunEvent, RunId, SessionCommand, SessionEvent, SessionId, SessionRefusal,
+    SessionReply, SessionTotals, Timestamp, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -189,7 +189,7 @@ impl OpenSession {
     }
 
     fn closed_refusal(&self) -> SessionRefusal {
-        SessionRefusal::Closing { part: ClosingPart::Session(self.id.clone()) }
+        SessionRefusal::session_closing(&self.id)
     }
 }
 

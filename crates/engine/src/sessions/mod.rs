@@ -29,9 +29,9 @@ use parlor_log::{Erased, EventLog, LeaseHolder, LogError, Page, PageRequest, Ses
 use parlor_model::refused_messages;
 use parlor_tools::{NoSecrets, Redact, Toolbox, clean};
 use parlor_vocab::{
-    AgentChoice, AgentId, Clock, ClosingPart, FileError, ForkOrigin, IdSource, Media, MediaId, Message,
-    MessageId, NamedFile, NewSession, Role, Seq, SessionEvent, SessionId, SessionRefusal, SessionTotals,
-    Timestamp, WatchFrom,
+    AgentChoice, AgentId, Clock, FileError, ForkOrigin, IdSource, Media, MediaId, Message, MessageId,
+    NamedFile, NewSession, Role, Seq, SessionEvent, SessionId, SessionRefusal, SessionTotals, Timestamp,
+    WatchFrom,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -340,7 +340,7 @@ impl Sessions {
     /// Watches a session that is open in this process, for another process: text comes as it is written. Fails if the
     /// session is not open here.
     async fn watch_here(&self, id: &SessionId, after: Seq) -> Result<(Watcher, PeerWatch), SessionRefusal> {
-        let closing = || SessionRefusal::Closing { part: ClosingPart::Session(id.clone()) };
+        let closing = || SessionRefusal::session_closing(id);
         let closed = self.open_sessions.get(id).await.ok_or_else(closing)?.closed_token();
         let watch = self.peer_watches.begin(id, closed);
         Ok((self.watch(id, after).await.without_text_interval(), watch))

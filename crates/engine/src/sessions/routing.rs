@@ -83,7 +83,7 @@ impl Sessions {
             Some(session) => session,
             // Otherwise its run would be stopped at once.
             None if self.is_leaving.load(Ordering::Relaxed) => {
-                return Err(SessionRefusal::Closing { part: ClosingPart::Session(id.clone()) });
+                return Err(SessionRefusal::session_closing(id));
             }
             None => self.open_in(&mut slot, id).await.map_err(|error| error.into_refusal(id))?,
         };
@@ -122,7 +122,7 @@ impl Sessions {
                 false => refusal,
             };
             if owner_changes >= MAX_OWNER_CHANGES && Instant::now() >= deadline {
-                return Err(refused(SessionRefusal::Closing { part: ClosingPart::Session(id.clone()) }));
+                return Err(refused(SessionRefusal::session_closing(id)));
             }
             self.forget_peer(id).await;
             if owner_changes > 0 {

@@ -16,7 +16,7 @@ pub use client::{
     MAX_SHARING_LINE_BYTES, MAX_SHARING_SERVERS, SHARING_WAIT, list_shared_processes, watch_shared_process,
 };
 pub use server::{MAX_VIEWER_REQUEST_BYTES, MAX_VIEWERS, SharedProcesses, VIEWER_WAIT, exit_code};
-pub use socket_folder::remove_stale_sockets;
+pub use socket_folder::{SOCKET_FOLDER, remove_stale_sockets};
 
 /// The most columns and the most rows of a terminal.
 pub const MAX_TERMINAL_SIDE: u16 = 1000;

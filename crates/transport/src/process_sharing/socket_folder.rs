@@ -7,7 +7,8 @@ use tokio::net::UnixListener;
 
 use crate::socket_file::{SocketFile, finished_sockets, remove_dead_sockets};
 
-const SOCKET_FOLDER: &str = "run";
+/// The folder of all sockets, in the state folder.
+pub const SOCKET_FOLDER: &str = "run";
 
 /// The end of a socket's name.
 const SOCKET_SUFFIX: &str = ".sock";

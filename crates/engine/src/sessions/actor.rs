@@ -1,6 +1,7 @@
 //! The task that alone writes a session: it decides what a message changes, appends the events, then starts the
 //! effects.
 
+mod compaction;
 mod partial_text;
 
 use std::collections::HashMap;
@@ -12,13 +13,14 @@ use parlor_log::{Lease, LogError};
 use parlor_model::{Agent, Turn};
 use parlor_tools::{BackgroundProcesses, Policy, Redact, RubyInterpreter, ToolContext, catch_panic};
 use parlor_vocab::{
-    AgentChoice, AgentId, Entry, EventId, Failure, FailureCode, MessageId, NewEntry, RunEvent, RunId, Seq,
+    AgentChoice, AgentId, Entry, EventId, Failure, FailureCode, NewEntry, RunEvent, RunId, Seq,
     SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, SessionTotals, StopCause,
     Timestamp,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::compaction::Compaction;
 use self::partial_text::KeptText;
 pub use self::partial_text::{PARTIAL_TEXT_BYTES, PARTIAL_TEXT_INTERVAL};
 use super::agents::Resolution;
@@ -27,7 +29,6 @@ use super::history_loader::{CACHED_HISTORY_BYTES, HistorySource, load_history};
 use super::run_driver::{RunDriver, RunHandle};
 use super::text_bytes::text_bytes;
 use super::{MAX_ACTIVE_RUNS, SessionDeps, SessionShared, refusal_of};
-use crate::redact::clean_excerpt;
 use crate::session::{Effect, FinishedRun, ResolvedChoice, RunOutcome, Session};
 use crate::sessions::live::LiveSession;
 
@@ -69,13 +70,6 @@ pub(super) struct Actor {
     mailbox: mpsc::Sender<ActorMessage>,
     /// Effects of recorded events that are not started yet.
     effects: Vec<Effect>,
-}
-
-/// A compaction whose summary the agent is writing.
-struct Compaction {
-    keep: usize,
-    cancel: CancellationToken,
-    reply: CommandReply,
 }
 
 impl Actor {
@@ -406,57 +400,12 @@ impl Actor {
         Ok(SessionTotals { messages, usage: self.session.usage() })
     }
 
-    async fn compact_before(&mut self, kept_from: &MessageId, summary: String) -> Result<(), LogError> {
-        self.ensure_history().await?;
-        let events = self.session.compacted_before(kept_from, summary, &*self.deps.ids);
-        self.append(events).await?;
-        self.trim_history();
-        Ok(())
-    }
-
     /// Drops the cached history if it is larger than [`CACHED_HISTORY_BYTES`].
     fn trim_history(&mut self) {
         // A compaction still needs the items that its summary is about.
         if self.compaction.is_none() {
             self.session.history.drop_beyond(CACHED_HISTORY_BYTES);
         }
-    }
-
-    async fn begin_compaction(&mut self, keep: usize, reply: CommandReply) {
-        if self.compaction.is_some() {
-            return drop(reply.send(Err(SessionRefusal::Compacting.into())));
-        }
-        if let Err(error) = self.ensure_history().await {
-            return drop(reply.send(Err(refusal_of(error).into())));
-        }
-        let command = SessionCommand::Compact { keep };
-        let resolved = self.deps.agents.resolve_default().choice;
-        match self.session.decide(command, &resolved, &*self.deps.ids) {
-            Err(refusal) => {
-                self.trim_history();
-                drop(reply.send(Err(refusal.into())));
-            }
-            Ok(decision) => {
-                self.compaction = Some(Compaction { keep, cancel: CancellationToken::new(), reply });
-                self.effects.extend(decision.effects);
-            }
-        }
-    }
-
-    async fn on_summary(&mut self, summary: Result<String, Failure>) {
-        let Some(Compaction { keep, reply, .. }) = self.compaction.take() else { return };
-        let outcome = match summary {
-            Err(failure) => {
-                Err(SessionRefusal::NotCompacted { reason: clean_excerpt(&*self.redact, failure.message) })
-            }
-            Ok(summary) => {
-                let summary = clean_excerpt(&*self.redact, summary);
-                let decision = self.session.compacted(summary, keep, &*self.deps.ids);
-                self.append(decision.events).await.map(|()| decision.reply).map_err(refusal_of)
-            }
-        };
-        self.trim_history();
-        drop(reply.send(outcome.map_err(|refusal| self.command_error(refusal))));
     }
 
     async fn append(&mut self, events: Vec<SessionEvent>) -> Result<(), LogError> {
@@ -569,32 +518,6 @@ impl Actor {
             (Arc::clone(&self.deps.env), self.background.clone(), self.ruby.clone());
         let redact = Arc::clone(&self.redact);
         Ok(ToolContext { env, background, ruby, redact, cancel: self.abandoned.child_token(), ..context })
-    }
-
-    /// Has the agent write the summary of a compaction.
-    fn summarize(&mut self, keep: usize) {
-        let Some(compaction) = &self.compaction else { return };
-        let resolution = self.deps.agents.resolve(self.session.choice(), &AgentChoice::default());
-        let Resolution { choice: resolved, agent } =
-            resolution.unwrap_or_else(|_| self.deps.agents.resolve_default());
-        let (cancel, mailbox) = (compaction.cancel.clone(), self.mailbox.clone());
-        let history = self.session.items_before_last(keep).to_vec();
-        let choice = AgentChoice { model: resolved.model, ..self.session.choice().clone() };
-        tokio::spawn(async move {
-            let stopped = || Failure {
-                code: FailureCode::Stopped,
-                message: "it was stopped".to_owned(),
-                retryable: true,
-            };
-            let summary = tokio::select! {
-                summary = catch_panic(agent.summarize(&history, &choice)) => {
-                    summary.unwrap_or_else(|panicked| Err(panicked.failure("The summary")))
-                }
-                () = cancel.cancelled() => Err(stopped()),
-            };
-            // The actor runs until its compaction has ended, so it is there to receive this.
-            let _ = mailbox.send(ActorMessage::Summarized(Box::new(summary))).await;
-        });
     }
 }
 

@@ -6,7 +6,9 @@ mod agents;
 pub(crate) mod client;
 mod close;
 mod collect;
+mod create;
 mod daily_spend;
+mod delete;
 mod handle;
 mod history_loader;
 pub(crate) mod live;
@@ -25,21 +27,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
-use parlor_log::{Erased, EventLog, LeaseHolder, LogError, Page, PageRequest, SessionRecord, UsageLine};
-use parlor_model::refused_messages;
-use parlor_tools::{NoSecrets, Redact, Toolbox, clean};
+use parlor_log::{EventLog, LogError, Page, PageRequest, SessionRecord, UsageLine};
+use parlor_tools::{NoSecrets, Redact, Toolbox};
 use parlor_vocab::{
-    AgentChoice, AgentId, Clock, FileError, ForkOrigin, IdSource, Media, MediaId, Message, MessageId,
-    NamedFile, NewSession, Role, Seq, SessionEvent, SessionId, SessionRefusal, SessionTotals, Timestamp,
-    WatchFrom,
+    AgentChoice, AgentId, Clock, FileError, IdSource, Media, MediaId, NamedFile, Seq, SessionId,
+    SessionRefusal, SessionTotals, WatchFrom,
 };
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 pub use self::actor::{PARTIAL_TEXT_BYTES, PARTIAL_TEXT_INTERVAL};
 pub use self::agents::Agents;
-use self::handle::OpenSession;
 pub use self::history_loader::CACHED_HISTORY_BYTES;
 use self::mirror::Mirrors;
 pub use self::open_sessions::MAX_OPEN_SESSIONS;
@@ -49,7 +47,6 @@ pub use self::peers::{PeerConnection, PeerError, Peers};
 pub use self::routing::OWNER_WAIT;
 pub(crate) use self::watch_start::WatchStart;
 use crate::media::{MAX_MEDIA_BYTES, MediaStore};
-use crate::redact::clean_event;
 use crate::session::{ResolvedChoice, Session};
 use crate::sessions::live::LiveSessions;
 use crate::sessions::watcher::Watcher;
@@ -155,17 +152,6 @@ impl Sessions {
         }
     }
 
-    /// Creates a session with the id `id`, or with a new id, and returns the id once the session is durable.
-    pub async fn create(
-        &self,
-        id: Option<SessionId>,
-        new_session: NewSession,
-    ) -> Result<SessionId, SessionRefusal> {
-        let choice = self.shared.deps.agents.recorded(&AgentChoice::default(), new_session.choice)?;
-        let created = SessionEvent::Created(NewSession { choice, ..new_session });
-        self.create_with(id, vec![(self.shared.deps.clock.now(), created)]).await
-    }
-
     /// What answers an input with `choice` in a session that chose `of_session`. Fails if `choice` names an agent that is
     /// not configured. [`ResolvedChoice::model_id`] is `None` if the agent uses no model, so that a door can refuse a
     /// model that would not be used.
@@ -175,98 +161,6 @@ impl Sessions {
         choice: &AgentChoice,
     ) -> Result<ResolvedChoice, SessionRefusal> {
         Ok(self.shared.deps.agents.resolve(of_session, choice)?.choice)
-    }
-
-    /// Creates a session that begins with the messages of the session `from`, up to and including `message`, or all
-    /// if it is `None`. Tool uses are not copied. `from` need not be open in this process.
-    pub async fn fork(
-        &self,
-        id: Option<SessionId>,
-        from: &SessionId,
-        message: Option<&MessageId>,
-    ) -> Result<SessionId, SessionRefusal> {
-        let source = self.read(from).await?;
-        // A fork has no failed runs, which would tell that a provider refused a message.
-        let refused: Vec<&MessageId> = refused_messages(source.history()).collect();
-        let is_asked_for = |id: &MessageId| Some(id) == message;
-        let is_copied = |message: &&Message| !refused.contains(&&message.id) || is_asked_for(&message.id);
-        let mut messages: Vec<Message> = source.messages().filter(is_copied).cloned().collect();
-        if let Some(last) = message {
-            let index = messages.iter().position(|message| message.id == *last);
-            let index = index.ok_or_else(|| SessionRefusal::UnknownMessage(last.clone()))?;
-            messages.truncate(index + 1);
-        }
-        let new_session =
-            source.new_session().cloned().ok_or_else(|| SessionRefusal::UnknownSession(from.clone()))?;
-        let last = messages.last().map(|message| message.id.clone());
-        let new_session = NewSession {
-            title: source.title().map(str::to_owned),
-            choice: source.choice().clone(),
-            forked_from: last.map(|message| ForkOrigin { session: from.clone(), message }),
-            ..new_session
-        };
-        let now = self.shared.deps.clock.now();
-        let copies = messages.into_iter().map(|message| {
-            let id = MessageId::generate(self.shared.deps.ids.next());
-            (now, SessionEvent::MessageAdded(Message { id, ..message }))
-        });
-        self.create_with(
-            id,
-            std::iter::once((now, SessionEvent::Created(new_session))).chain(copies).collect(),
-        )
-        .await
-    }
-
-    /// Creates the session `id` with a history that another program recorded: `events` with their times, oldest first.
-    /// All runs in them must have ended. Secrets that are known here are removed. Either the whole session is recorded, or
-    /// nothing is.
-    pub async fn import(
-        &self,
-        id: SessionId,
-        created: Timestamp,
-        new_session: NewSession,
-        events: Vec<(Timestamp, SessionEvent)>,
-    ) -> Result<(), SessionRefusal> {
-        let redact = &*self.shared.redact;
-        let redacted = |event| match event {
-            SessionEvent::Run { run, sequence, event } => {
-                SessionEvent::Run { run, sequence, event: clean_event(redact, event) }
-            }
-            SessionEvent::MessageAdded(message) if message.role == Role::Assistant => {
-                let text = clean(redact, message.text);
-                SessionEvent::MessageAdded(Message { text, ..message })
-            }
-            other @ (SessionEvent::Created(_)
-            | SessionEvent::Renamed { .. }
-            | SessionEvent::AgentChosen(_)
-            | SessionEvent::Queued(_)
-            | SessionEvent::Unqueued { .. }
-            | SessionEvent::Cleared
-            | SessionEvent::Compacted { .. }
-            | SessionEvent::MessageAdded(_)) => other,
-        };
-        let events = events.into_iter().map(|(at, event)| (at, redacted(event)));
-        let first = (created, SessionEvent::Created(new_session));
-        self.create_with(Some(id), std::iter::once(first).chain(events).collect()).await.map(drop)
-    }
-
-    /// Creates a session with these events; the first is [`SessionEvent::Created`].
-    async fn create_with(
-        &self,
-        id: Option<SessionId>,
-        events: Vec<(Timestamp, SessionEvent)>,
-    ) -> Result<SessionId, SessionRefusal> {
-        let id = id.unwrap_or_else(|| SessionId::generate(self.shared.deps.ids.next()));
-        let mut slot = self.open_sessions.lock(&id).await;
-        self.check_not_shutting_down()?;
-        if slot.running().is_some() {
-            return Err(SessionRefusal::SessionExists(id));
-        }
-        slot.make_room().await?;
-        self.mirrors.stop(&id).await;
-        let session = OpenSession::create(&self.shared, id.clone(), events).await?;
-        slot.set_route(Route::Here(session));
-        Ok(id)
     }
 
     /// The state of a session. Opens the session if no process has it open: an interrupted run is recorded as failed,
@@ -494,71 +388,6 @@ impl Sessions {
     /// Opens a stored file; also returns its size in bytes. `None` if it is missing. Does not check the content.
     pub async fn open_media(&self, id: &MediaId) -> Option<(std::fs::File, u64)> {
         self.shared.deps.media.open_file(id).await.ok()
-    }
-
-    /// Deletes a session with all its events, and the files that only its messages refer to. Refused while the
-    /// session is busy, or open in a process that cannot be reached.
-    ///
-    /// Returns whether the deleted text is overwritten in the log's files by now.
-    pub async fn delete(&self, id: &SessionId) -> Result<Erased, SessionRefusal> {
-        self.delete_within(id, Reach::AllProcesses).await
-    }
-
-    /// Like [`delete`](Self::delete). Refused if the session is open beyond `reach`.
-    async fn delete_within(&self, id: &SessionId, reach: Reach) -> Result<Erased, SessionRefusal> {
-        let SessionDeps { log, media, .. } = &*self.shared.deps;
-        let before = log.referenced_media().await.map_err(refusal_of)?;
-        let last_used = log.session(id).await.map_err(refusal_of)?.updated;
-        self.delete_events(id, reach).await?;
-        if !before.is_empty() {
-            let after = log.referenced_media().await.map_err(refusal_of)?;
-            let unreferenced = before.difference(&after).cloned().collect();
-            // If this fails, the next collection removes the files.
-            let _ = media.remove(unreferenced, last_used).await;
-        }
-        // The session is deleted in any case; if overwriting fails now, it happens later.
-        Ok(log.erase().await.unwrap_or(Erased::Later))
-    }
-
-    /// Deletes a session's events from the log. Its media files stay, and its text may still be in the log's files.
-    async fn delete_events(&self, id: &SessionId, reach: Reach) -> Result<(), SessionRefusal> {
-        let mut slot = self.open_sessions.lock(id).await;
-        slot.close_if_idle().await?;
-        let log = &self.shared.deps.log;
-        log.session(id).await.map_err(refusal_of)?;
-        let lease = match log.acquire(id).await {
-            Ok(lease) => lease,
-            Err(LogError::Held { by, .. }) if reach == Reach::AllProcesses => {
-                // The owner may take its time; other commands to the session wait for it themselves.
-                drop(slot);
-                return self.delete_at_peer(id, &by).await;
-            }
-            Err(error) => return Err(refusal_of(error)),
-        };
-        log.delete(&lease).await.map_err(refusal_of)?;
-        self.shared.live_sessions.of(id).on_delete();
-        Ok(())
-    }
-
-    /// Has the process that has a session open delete it.
-    async fn delete_at_peer(&self, id: &SessionId, holder: &LeaseHolder) -> Result<(), SessionRefusal> {
-        let held = || routing::held(id, holder);
-        let owner = self.owner_connection(holder).await.ok_or_else(held)?;
-        match timeout(OWNER_WAIT, owner.delete(id)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(PeerError::Refused(refusal))) => Err(refusal),
-            Ok(Err(PeerError::Lost)) => Err(SessionRefusal::OutcomeUnknown(id.clone())),
-            Ok(Err(PeerError::NotSent)) | Err(_) => Err(held()),
-        }
-    }
-
-    /// Deletes a session if nothing happened in it since it was created. Refused like [`delete`](Self::delete).
-    pub(crate) async fn delete_if_unused(&self, id: &SessionId) -> Result<(), SessionRefusal> {
-        match self.record(id).await?.head {
-            // The first event is that of the creation.
-            Seq(1) => self.delete_events(id, Reach::ThisProcess).await,
-            _ => Ok(()),
-        }
     }
 }
 

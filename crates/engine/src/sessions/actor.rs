@@ -197,9 +197,16 @@ impl Actor {
             return None;
         }
         // The actor itself holds a sender, so the channel cannot close.
-        if self.run_handles.is_empty() && !self.has_background_processes() {
+        let has_work = !self.run_handles.is_empty() || self.has_background_processes();
+        // A lost lease matters if there is something to stop, or if somebody in this process watches: watchers wait for
+        // the actor, and would miss what another process writes.
+        if !has_work && !self.live.is_watched() {
             self.lease_loss = None;
-            return self.inbox.recv().await;
+            tokio::select! {
+                biased;
+                message = self.inbox.recv() => return message,
+                () = self.live.watched() => {}
+            }
         }
         let loss = self.lease_loss.get_or_insert_with(|| self.deps.log.lost(&self.lease));
         tokio::select! {

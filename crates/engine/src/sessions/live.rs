@@ -41,6 +41,8 @@ pub(crate) struct LiveSession {
     /// Wakes watchers that wait for text. A watcher that has just delivered text waits for a timer instead, so that
     /// not every word wakes it. A watch channel, as for events, would take half a kilobyte for each session.
     text_changed: Notify,
+    /// Wakes the actor when somebody begins to watch.
+    watch_began: Notify,
 }
 
 #[derive(Debug)]
@@ -58,6 +60,7 @@ impl Default for LiveSession {
             deletions: AtomicU64::new(0),
             appends: watch::Sender::new(0),
             text_changed: Notify::new(),
+            watch_began: Notify::new(),
         }
     }
 }
@@ -138,6 +141,18 @@ impl LiveSession {
     /// Waits until nobody watches the session in this process.
     pub(crate) async fn unwatched(&self) {
         self.appends.closed().await;
+    }
+
+    /// Whether somebody watches the session in this process.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.appends.receiver_count() > 0
+    }
+
+    /// Waits until somebody watches the session in this process.
+    pub(crate) async fn watched(&self) {
+        while !self.is_watched() {
+            self.watch_began.notified().await;
+        }
     }
 
     /// Appends to an open text, up to the limit of its kind.
@@ -280,7 +295,10 @@ impl LiveSession {
 
     /// Changes when an event was appended, and on a reset. Sufficient for a watcher that has seen the last event.
     pub(crate) fn subscribe_appends(&self) -> watch::Receiver<u64> {
-        self.appends.subscribe()
+        let appends = self.appends.subscribe();
+        // `notify_one` keeps the notice for an actor that looks just now.
+        self.watch_began.notify_one();
+        appends
     }
 
     /// Wakes when a text has changed, and on a reset.

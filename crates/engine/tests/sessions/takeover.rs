@@ -99,6 +99,23 @@ async fn an_idle_owner_that_lost_its_lease_takes_the_session_again_with_its_next
     first.shut_down().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_watchers_of_an_idle_owner_that_lost_its_lease_follow_the_new_owner() {
+    let home = tempfile::tempdir().unwrap();
+    let first = process_on(home.path());
+    let session = first.create(None, new_session()).await.unwrap();
+    let mut watcher = first.watch(&session, Seq::START).await;
+    let own = send(&first, &session, "/say first").await.unwrap();
+    end_of(&mut watcher, &own).await;
+
+    remove_lock_files(home.path());
+    let second = process_on(home.path());
+    let answer = send(&second, &session, "/say second").await.unwrap();
+    assert_eq!(end_of(&mut watcher, &answer).await.0, "second");
+    second.shut_down().await;
+    first.shut_down().await;
+}
+
 #[tokio::test]
 async fn commands_that_wait_for_an_owner_that_lost_its_lease_are_all_carried_out() {
     let home = tempfile::tempdir().unwrap();

@@ -62,8 +62,11 @@ impl Connection {
         let (from, mut to) = stream.into_split();
         let mut input =
             FrameReader { from, lines: Lines::new(MAX_LINE_BYTES), buffer: vec![0; INPUT_PIECE_BYTES] };
-        let hello =
-            ClientHello { versions: VERSIONS.to_vec(), program: PROGRAM_VERSION.to_owned(), pid: std::process::id() };
+        let hello = ClientHello {
+            versions: VERSIONS.to_vec(),
+            program: PROGRAM_VERSION.to_owned(),
+            pid: std::process::id(),
+        };
         to.write_all(&line(&ClientFrame::Hello(hello))).await.map_err(|error| error.to_string())?;
         match input.next().await {
             Some(ServerFrame::Hello(hello)) if VERSIONS.contains(&hello.version) => {}

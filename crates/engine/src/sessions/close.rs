@@ -1,4 +1,4 @@
-//! Closes sessions: one that is idle, all of them, or those that no other process watches.
+//! Closes sessions: one that is idle, all of them, or those that no other process uses.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -40,36 +40,63 @@ impl Sessions {
         close_all(self.open_sessions.take_all().await).await;
     }
 
-    /// Like [`close`](Self::close), but leaves the sessions open that other processes watch.
-    pub(crate) async fn close_unless_peers_watch(&self) {
+    /// Like [`close`](Self::close), but leaves the sessions open that other processes use.
+    pub(crate) async fn close_unless_peers_use(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
-        let is_unwatched = |id: &SessionId| !self.peer_watches.contains(id);
-        close_all(self.open_sessions.take_where(is_unwatched).await).await;
+        self.close_idle().await;
+        let is_unused = |id: &SessionId| !self.peer_watches.contains(id);
+        close_all(self.open_sessions.take_where(is_unused).await).await;
     }
 
-    /// Waits until no session that another process watches has work left here, and closes these sessions: the other
-    /// processes take them over.
+    /// Waits until no session that another process uses has work left here, and closes all sessions: the other processes
+    /// take over those that they use.
     pub async fn hand_over(&self) {
-        let is_watched_by_peer = |id: &SessionId| self.peer_watches.contains(id);
-        for (id, session) in self.open_sessions.list_where(is_watched_by_peer).await {
-            let mut head = self.head(&id);
-            loop {
-                head.borrow_and_update();
-                let retry = match session.clone().close_if_idle().await {
-                    Err(SessionRefusal::Busy { .. }) => None,
-                    // Its end may leave no event.
-                    Err(SessionRefusal::Compacting) => Some(COMPACTION_CHECK),
-                    // Closed, or busy with nothing that ends by itself.
-                    Ok(()) | Err(_) => break,
-                };
-                tokio::select! {
-                    changed = head.changed() => if changed.is_err() { break },
-                    () = sleep(retry.unwrap_or(Duration::MAX)), if retry.is_some() => {}
-                    () = self.peer_watches.ended(&id) => break,
-                }
+        loop {
+            let is_used = |id: &SessionId| self.peer_watches.contains(id);
+            for (id, session) in self.open_sessions.list_where(is_used).await {
+                self.close_when_idle(&id, &session).await;
+            }
+            // Another process may have sent a message to a session that it did not use before.
+            let busy = self.close_idle().await;
+            if !busy.iter().any(|id| self.peer_watches.contains(id)) {
+                break;
             }
         }
         self.close().await;
+    }
+
+    /// Closes the sessions in which nothing happens, one by one: a message of another process either makes its session
+    /// busy, or goes to the next owner. Returns the sessions that have a run or a compaction.
+    async fn close_idle(&self) -> Vec<SessionId> {
+        let mut busy = Vec::new();
+        for (id, session) in self.open_sessions.list_where(|_| true).await {
+            if let Err(SessionRefusal::Busy { .. } | SessionRefusal::Compacting) =
+                session.close_if_idle().await
+            {
+                busy.push(id);
+            }
+        }
+        busy
+    }
+
+    /// Closes a session as soon as nothing happens in it. Stops to wait if no other process uses it any more, or if it is
+    /// busy with what does not end by itself.
+    async fn close_when_idle(&self, id: &SessionId, session: &OpenSession) {
+        let mut head = self.head(id);
+        loop {
+            head.borrow_and_update();
+            let retry = match session.clone().close_if_idle().await {
+                Err(SessionRefusal::Busy { .. }) => None,
+                // Its end may leave no event.
+                Err(SessionRefusal::Compacting) => Some(COMPACTION_CHECK),
+                Ok(()) | Err(_) => return,
+            };
+            tokio::select! {
+                changed = head.changed() => if changed.is_err() { return },
+                () = sleep(retry.unwrap_or(Duration::MAX)), if retry.is_some() => {}
+                () = self.peer_watches.ended(id) => return,
+            }
+        }
     }
 }
 

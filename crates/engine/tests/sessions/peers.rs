@@ -16,7 +16,7 @@ use parlor_log::{Announcement, MemoryLog, SystemClock};
 use parlor_model::LocalAgent;
 use parlor_vocab::{
     Backend, PeerReply, PeerRequest, PeerUpdate, RegistryReply, RegistryRequest, RunEnding, RunId, Seq,
-    SessionCommand, SessionId, SessionRefusal, SessionReply, Ticket, Update, WhenBusy,
+    SessionCommand, SessionId, SessionRefusal, SessionReply, StopCause, Ticket, Update, WhenBusy,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -241,6 +241,32 @@ async fn an_owner_that_ends_hands_its_queue_to_the_process_that_watches() {
     // From now on the second process is the owner.
     let run = send(&other, &session, "/say mine", WhenBusy::Refuse).await;
     assert_eq!(message_text(&until_end(&mut watcher, &run).await.0), "mine");
+}
+
+#[tokio::test]
+async fn an_owner_that_hands_over_waits_for_a_message_whose_sender_does_not_watch() {
+    let machine = Machine::new();
+    let (owner, other) = (machine.process("owner"), machine.process("other"));
+    let session = owner.create(None, new_session()).await.unwrap();
+    let mut here = owner.watch(&session, Seq::START).await;
+    let run = send(&other, &session, "/wait 600", WhenBusy::Refuse).await;
+    until_text(&mut here).await;
+    let handed_over = tokio::spawn({
+        let owner = Arc::clone(&owner);
+        async move { owner.hand_over().await }
+    });
+    // The owner takes commands while it waits, and its session stays open until the run has ended.
+    assert_eq!(send(&other, &session, "more", WhenBusy::Steer).await, run);
+    assert!(!handed_over.is_finished());
+    other.execute(&session, SessionCommand::Stop { run: Some(run.clone()), reason: None }).await.unwrap();
+    let (_, ended) = until_end(&mut here, &run).await;
+    assert!(matches!(ended, RunEnding::Stopped { cause: StopCause::Client { .. }, .. }), "{ended:?}");
+    tokio::time::timeout(TIMEOUT, handed_over).await.expect("the owner leaves").unwrap();
+    // The next message makes the other process the owner.
+    let head = other.record(&session).await.unwrap().head;
+    let mut there = other.join(&session, head).await;
+    let run = send(&other, &session, "/say mine", WhenBusy::Refuse).await;
+    assert_eq!(message_text(&until_end(&mut there, &run).await.0), "mine");
 }
 
 #[tokio::test]

@@ -284,7 +284,7 @@ impl Backend for SessionClient {
             let close = async {
                 match on_disconnect {
                     OnDisconnect::Stop => sessions.close().await,
-                    OnDisconnect::HandOver => sessions.close_unless_peers_watch().await,
+                    OnDisconnect::HandOver => sessions.close_unless_peers_use().await,
                     OnDisconnect::Keep => {}
                 }
             };

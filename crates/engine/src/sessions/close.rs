@@ -51,6 +51,8 @@ impl Sessions {
     /// Waits until no session that another process uses has work left here, and closes all sessions: the other processes
     /// take over those that they use.
     pub async fn hand_over(&self) {
+        // From now on, a message to a session that is closed here goes to its next owner.
+        self.is_leaving.store(true, Ordering::Relaxed);
         loop {
             let is_used = |id: &SessionId| self.peer_watches.contains(id);
             for (id, session) in self.open_sessions.list_where(is_used).await {

@@ -105,6 +105,7 @@ impl Home {
     pub(crate) fn sessions(&self, environment: &Environment) -> anyhow::Result<Arc<Sessions>> {
         let sessions =
             self.open_sessions(environment, OPEN_CHECK_WAIT, Announcement::default(), |log| log)?;
+        let sessions = sessions.leaving_queued_inputs();
         Ok(Arc::new(peer_door::connect(self.data_folder(), self.config.joins_sessions, sessions)))
     }
 

@@ -340,11 +340,16 @@ impl Actor {
     }
 
     /// Takes over the state that was read from the log, and records an interrupted run as failed.
-    pub(super) async fn recover(&mut self, session: Session) -> Result<(), LogError> {
+    /// The next queued input starts if `starts_queued`.
+    pub(super) async fn recover(&mut self, session: Session, starts_queued: bool) -> Result<(), LogError> {
         self.session = session;
         let message = self.interrupted_message().await?;
-        let (events, effects) =
+        let (mut events, mut effects) =
             self.session.recover(message, &self.resolve_next(), &*self.deps.ids, self.deps.clock.now());
+        if !starts_queued {
+            events.retain(|event| !starts_a_run(event));
+            effects.retain(|effect| !matches!(effect, Effect::StartRun(_)));
+        }
         self.append(events).await?;
         self.effects.extend(effects);
         // The queued input was accepted before, so it starts even if no slot is free.

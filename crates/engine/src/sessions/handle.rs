@@ -119,7 +119,7 @@ impl OpenSession {
     ) -> Result<Self, SessionRefusal> {
         let session = read_with(shared, &id, |history| history.drop_beyond(CACHED_HISTORY_BYTES)).await?;
         let mut actor = Actor::new(shared, id, lease);
-        actor.recover(session).await.map_err(refusal_of)?;
+        actor.recover(session, shared.starts_queued).await.map_err(refusal_of)?;
         Ok(actor.start())
     }
 

@@ -113,6 +113,8 @@ struct SessionShared {
     live_sessions: LiveSessions,
     /// A permit for each run that may be active.
     run_slots: Arc<Semaphore>,
+    /// Whether inputs that are queued in a session start when it is opened.
+    starts_queued: bool,
 }
 
 /// The registry of all sessions. A process has one.
@@ -136,7 +138,9 @@ impl Sessions {
         let run_slots = Arc::new(Semaphore::new(MAX_ACTIVE_RUNS));
         let redact = Arc::new(NoSecrets);
         let (deps, live_sessions) = (Arc::new(deps), LiveSessions::default());
-        let shared = SessionShared { deps, redact, state_folders: Vec::new(), live_sessions, run_slots };
+        let state_folders = Vec::new();
+        let shared =
+            SessionShared { deps, redact, state_folders, live_sessions, run_slots, starts_queued: true };
         let shutting_down = CancellationToken::new();
         let (open_sessions, mirrors) = (SessionRoutes::default(), Mirrors::default());
         let (peer_watches, is_leaving) = (PeerWatches::default(), AtomicBool::new(false));
@@ -270,6 +274,14 @@ impl Sessions {
     /// The ids and display names of the configured agents, the default first.
     pub fn agents(&self) -> Vec<(AgentId, String)> {
         self.shared.deps.agents.list()
+    }
+
+    /// Leaves queued inputs in the sessions that this process opens, for a process that ends soon: it would start their
+    /// runs and stop them again. The next process that opens a session starts them.
+    #[must_use]
+    pub fn leaving_queued_inputs(mut self) -> Self {
+        self.shared.starts_queued = false;
+        self
     }
 
     /// Enables requests for files from the network. Without this they fail.

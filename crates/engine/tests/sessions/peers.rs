@@ -270,6 +270,29 @@ async fn an_owner_that_hands_over_waits_for_a_message_whose_sender_does_not_watc
 }
 
 #[tokio::test]
+async fn a_process_that_ends_soon_leaves_queued_inputs_to_the_next_one() {
+    let machine = Machine::new();
+    let owner = machine.process("owner");
+    let session = owner.create(None, new_session()).await.unwrap();
+    send(&owner, &session, "/wait 600", WhenBusy::Refuse).await;
+    let queued = send(&owner, &session, "/say next", WhenBusy::Enqueue).await;
+    owner.shut_down().await;
+
+    let log = Arc::new(machine.log.as_announced_process(Announcement::default()));
+    let brief = Sessions::new(deps(&log, Arc::new(LocalAgent::default()), Arc::new(SystemClock)));
+    let brief = brief.leaving_queued_inputs();
+    brief.execute(&session, SessionCommand::Rename { title: "t".to_owned() }).await.unwrap();
+    assert_eq!(brief.record(&session).await.unwrap().running, None);
+    brief.shut_down().await;
+
+    let next = machine.process("next");
+    let mut watcher = next.join(&session, Seq::START).await;
+    next.execute(&session, SessionCommand::Rename { title: "u".to_owned() }).await.unwrap();
+    let (_, ended) = until_end(&mut watcher, &queued).await;
+    assert!(matches!(ended, RunEnding::Completed { .. }), "{ended:?}");
+}
+
+#[tokio::test]
 async fn an_idle_session_of_another_process_is_deleted_and_a_busy_one_is_not() {
     let machine = Machine::new();
     let (owner, other) = (machine.process("owner"), machine.process("other"));

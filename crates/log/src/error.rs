@@ -1,19 +1,31 @@
 //! The errors of the log.
 
-use std::io;
+use std::error::Error;
 use std::path::PathBuf;
+use std::time::Duration;
+use std::{fmt, io};
 
 use parlor_vocab::{Seq, SessionId, Timestamp};
 
 /// The process that holds a lease, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseHolder {
+    /// The name of the process's node. `None` if the log is on one machine.
+    pub node: Option<String>,
     /// The process id, for error messages.
     pub pid: u32,
     /// When the process took the lease.
     pub since: Timestamp,
     /// What the process announced of itself; empty for a process that announced nothing.
     pub announcement: Announcement,
+}
+
+impl fmt::Display for LeaseHolder {
+    /// For error messages, such as `process 12` or `process 12 on node a`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.pid)?;
+        self.node.as_ref().map_or(Ok(()), |node| write!(f, " on node {node}"))
+    }
 }
 
 /// What a process that holds leases tells others of itself.
@@ -35,7 +47,7 @@ pub enum LogError {
         head: Seq,
     },
     /// Another process, or another part of this process, holds the lease.
-    #[error("session {session} is in use by process {}; close it there, or end that process", by.pid)]
+    #[error("session {session} is in use by {by}; close it there, or end that process")]
     Held {
         /// The leased session.
         session: SessionId,
@@ -62,16 +74,28 @@ pub enum LogError {
         reason: String,
     },
     /// The disk, or the quota, is full.
-    #[error("no room left on the disk that holds {path:?}; free some and try again")]
+    #[error("no room left on the disk that holds {store:?}; free some and try again")]
     Full {
-        /// The database or a file next to it.
-        path: PathBuf,
+        /// The path of the database or of a file next to it, or the address of the database server.
+        store: String,
     },
-    /// The database cannot be written: permissions, or a read-only file system.
-    #[error("{path:?} cannot be written; make the folder and its files writable, or choose another folder")]
+    /// The database cannot be written: permissions, a read-only file system, or a server that is a standby.
+    #[error(
+        "{store:?} cannot be written; make the folder and its files writable or name the primary server, or choose \
+         another one"
+    )]
     ReadOnly {
-        /// The database or a file next to it.
-        path: PathBuf,
+        /// The path of the database or of a file next to it, or the address of the database server.
+        store: String,
+    },
+    /// The database server cannot be reached. A write that was under way may have been stored, or may still be stored;
+    /// read the session before you repeat it.
+    #[error("the database cannot be reached ({reason}); try again in {} s", retry.as_secs_f32())]
+    Unavailable {
+        /// How long a caller does well to wait before it tries again.
+        retry: Duration,
+        /// What failed.
+        reason: String,
     },
     /// A file of the database was removed or replaced while it was open. The log of this process refuses all further
     /// writes. A write that was under way at that moment may have been stored.
@@ -113,13 +137,13 @@ pub enum LogError {
         /// The newest format that this version supports.
         known: i64,
     },
-    /// SQLite failed in another way.
-    #[error("the database {path:?} failed: {source}")]
+    /// The database failed in another way.
+    #[error("the database {store:?} failed: {source}")]
     Database {
-        /// The database that failed.
-        path: PathBuf,
-        /// The error of SQLite.
-        source: rusqlite::Error,
+        /// The path of the database, or the address of its server.
+        store: String,
+        /// The error of the database's driver.
+        source: Box<dyn Error + Send + Sync>,
     },
     /// The operating system failed in another way.
     #[error("cannot {attempt} {path:?}: {source}")]
@@ -147,9 +171,9 @@ impl LogError {
         move |source| {
             use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
             if matches!(source.kind(), StorageFull | QuotaExceeded) {
-                Self::Full { path }
+                Self::Full { store: path.display().to_string() }
             } else if matches!(source.kind(), ReadOnlyFilesystem | PermissionDenied) {
-                Self::ReadOnly { path }
+                Self::ReadOnly { store: path.display().to_string() }
             } else {
                 Self::Io { attempt, path, source }
             }

@@ -206,7 +206,7 @@ impl EventLog for MemoryLog {
         state.last_token += 1;
         let token = Token(state.last_token);
         let (since, announcement) = (self.0.clock.now(), self.0.announcement.clone());
-        let holder = LeaseHolder { pid: std::process::id(), since, announcement };
+        let holder = LeaseHolder { node: None, pid: std::process::id(), since, announcement };
         state.leases.insert(session.clone(), (token, holder));
         Ok(Lease::new(session.clone(), token, Arc::<SimulatedProcess>::clone(&self.0)))
     }

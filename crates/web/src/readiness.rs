@@ -78,6 +78,7 @@ impl Readiness {
             | LogError::Replaced { .. }
             | LogError::Damaged { .. }
             | LogError::Busy
+            | LogError::Unavailable { .. }
             | LogError::Database { .. }
             | LogError::Io { .. }
             | LogError::Closed => self.set_reason(Some(error.to_string())),
@@ -169,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_write_is_reported_at_once_without_the_folder() {
-        let full = || LogError::Full { path: "/home/parlor.db".into() };
+        let full = || LogError::Full { store: "/home/parlor.db".into() };
         let check = move || -> BoxFuture<Result<(), LogError>> { Box::pin(async move { Err(full()) }) };
         let readiness = Readiness::with(Box::new(check), Path::new("/home"));
         readiness.write_failed(&LogError::UnknownSession(parlor_vocab::SessionId::parse("s").unwrap()));

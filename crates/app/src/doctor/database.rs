@@ -63,7 +63,8 @@ pub(super) fn check(home: &Path) -> Finding {
 /// Whether the file could not be opened or written. Such an error says nothing about the content.
 fn is_inaccessible(error: &LogError) -> bool {
     if let LogError::Database { source, .. } = error {
-        return source.sqlite_error_code() == Some(ErrorCode::CannotOpen);
+        let of_sqlite = source.downcast_ref::<rusqlite::Error>();
+        return of_sqlite.is_some_and(|error| error.sqlite_error_code() == Some(ErrorCode::CannotOpen));
     }
     matches!(error, LogError::ReadOnly { .. })
 }

@@ -417,6 +417,7 @@ fn refusal_of(error: LogError) -> SessionRefusal {
         | LogError::Damaged { .. }
         | LogError::InUse { .. }
         | LogError::Busy
+        | LogError::Unavailable { .. }
         | LogError::Newer { .. }
         | LogError::Database { .. }
         | LogError::Io { .. }

@@ -259,7 +259,7 @@ impl From<SessionRefusal> for OpenError {
 /// The refusal for a session that another process has open, and that this process cannot reach there.
 pub(super) fn held(session: &SessionId, holder: &LeaseHolder) -> SessionRefusal {
     let version = holder.announcement.version.as_ref().map(|version| format!(", version {version}"));
-    let holder = format!("process {}{}", holder.pid, version.unwrap_or_default());
+    let holder = format!("{holder}{}", version.unwrap_or_default());
     SessionRefusal::SessionHeld { session: session.clone(), holder }
 }
 

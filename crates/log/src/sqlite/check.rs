@@ -88,7 +88,7 @@ pub(super) fn probe(files: &OpenFiles, try_write: bool) -> Result<(), LogError> 
     if let Ok(stats) = rustix::fs::statvfs(database) {
         let free = stats.f_bavail.saturating_mul(stats.f_frsize);
         if stats.f_blocks > 0 && free < LEAST_FREE_BYTES {
-            return Err(LogError::Full { path: database.to_owned() });
+            return Err(LogError::Full { store: database.display().to_string() });
         }
     }
     let read_and_write = || {

@@ -216,7 +216,7 @@ pub(super) fn holder(
     match found.optional().map_err(|error| db_error(path, error))? {
         Some((name, pid, since)) if holder::is_alive(holders, &name)? => {
             let announcement = holder::announcement(holders, &name);
-            Ok(Some(LeaseHolder { pid, since, announcement }))
+            Ok(Some(LeaseHolder { node: None, pid, since, announcement }))
         }
         Some(_) | None => Ok(None),
     }

@@ -259,7 +259,7 @@ impl<'c> WriteConnection<'c> {
                 || holder::is_alive(context.holders, &holder).map_err(RequestError::Refused)?;
             if is_alive {
                 let announcement = holder::announcement(context.holders, &holder);
-                let by = LeaseHolder { pid, since, announcement };
+                let by = LeaseHolder { node: None, pid, since, announcement };
                 return Err(RequestError::Refused(LogError::Held { session: session.clone(), by }));
             }
         }

@@ -16,6 +16,8 @@ mod media;
 mod memory;
 mod observed;
 mod partial_text;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod record;
 mod row;
 mod sqlite;
@@ -33,6 +35,8 @@ pub use lease::Lease;
 pub use memory::MemoryLog;
 pub use observed::{LogWrite, ObserveWrite, ObservedLog};
 pub use partial_text::{PartialMessage, PartialText};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresLog, PostgresOptions};
 pub use record::{Page, PageCursor, PageRequest, SessionRecord};
 pub use sqlite::{
     BUSY_WAIT, DamageCheck, ERASE_RETRY, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT,

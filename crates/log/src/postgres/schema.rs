@@ -1,0 +1,59 @@
+//! Creates the tables, and migrates them to the newest format.
+//!
+//! A migration only expands the schema: nodes of an older version go on working beside nodes of a newer one.
+
+use tokio_postgres::Error;
+
+use super::connect::Connection;
+use crate::LogError;
+
+/// The migration to each format from the one before. A released migration never changes.
+const MIGRATIONS: &[&str] = &[include_str!("format_1.sql")];
+
+/// The advisory lock that a migrating process has; any fixed number.
+const MIGRATION_LOCK: i64 = 0x7061_726c_6f72;
+
+/// Runs the missing migrations in one transaction. Fails with `Newer` if a newer parlor migrated the tables.
+pub(super) async fn migrate(connection: &mut Connection) -> Result<Result<(), LogError>, Error> {
+    migrate_with(connection, MIGRATIONS).await
+}
+
+async fn migrate_with(
+    connection: &mut Connection,
+    migrations: &[&str],
+) -> Result<Result<(), LogError>, Error> {
+    let known = migrations.len() as i64;
+    // Most processes find a current format. They need neither the lock nor the right to create tables.
+    let found = version(connection).await?;
+    if found == known {
+        return Ok(Ok(()));
+    }
+    if found > known {
+        return Ok(Err(LogError::Newer { found, known }));
+    }
+    let transaction = connection.client_mut().transaction().await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
+    transaction.batch_execute("CREATE TABLE IF NOT EXISTS schema_version (version bigint NOT NULL)").await?;
+    // Again, because another process may have migrated while this one waited for the lock.
+    let rows = transaction.query("SELECT version FROM schema_version", &[]).await?;
+    let found: i64 = rows.first().map_or(0, |row| row.get(0));
+    if found > known {
+        return Ok(Err(LogError::Newer { found, known }));
+    }
+    for migration in migrations.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        transaction.batch_execute(migration).await?;
+    }
+    transaction.batch_execute("DELETE FROM schema_version").await?;
+    transaction.execute("INSERT INTO schema_version VALUES ($1)", &[&known]).await?;
+    transaction.commit().await.map(Ok)
+}
+
+/// The format of the tables; 0 if there are none.
+async fn version(connection: &mut Connection) -> Result<i64, Error> {
+    let rows = connection.query("SELECT to_regclass('schema_version') IS NOT NULL", &[]).await?;
+    if !rows.first().is_some_and(|row| row.get(0)) {
+        return Ok(0);
+    }
+    let rows = connection.query("SELECT version FROM schema_version", &[]).await?;
+    Ok(rows.first().map_or(0, |row| row.get(0)))
+}

@@ -1,0 +1,121 @@
+//! Connections that are cut.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parlor_log::{EventLog, PostgresOptions, random_u128};
+use parlor_vocab::Seq;
+
+use super::proxy::Proxy;
+use super::{Database, ids, in_time, new_entry, open, session};
+
+/// Every acknowledged event is there once, and none is there twice, when connections are cut at random moments.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_connection_leaves_no_doubt() {
+    const SESSIONS: usize = 8;
+    const CUTS: u64 = 60;
+    in_time(async {
+        let database = Database::create().await;
+        let proxy = Arc::new(Proxy::start(database.server.port()).await);
+        let log = Arc::new(open(PostgresOptions::new(proxy.url(&database.name), "a")).await);
+        let finished = Arc::new(AtomicUsize::new(0));
+        let mut appenders = tokio::task::JoinSet::new();
+        for number in 0..SESSIONS {
+            let (log, proxy, finished) = (Arc::clone(&log), Arc::clone(&proxy), Arc::clone(&finished));
+            appenders.spawn(async move {
+                let name = format!("s{number}");
+                let lease = log.acquire(&session(&name)).await.unwrap();
+                let (mut head, mut acknowledged) = (Seq::START, Vec::new());
+                while proxy.cuts() < CUTS {
+                    let id = format!("e{}", acknowledged.len());
+                    let new = [new_entry(&id), new_entry(&format!("{id}_second"))];
+                    head = log.append(&lease, head, &new).await.unwrap();
+                    acknowledged.extend(new.map(|entry| entry.id.to_string()));
+                    // The first of the sessions to go on after a cut arms the next one, at a random moment.
+                    if number == 0 {
+                        proxy.cut_after(1 + (random_u128() % 8000) as u64);
+                    }
+                }
+                finished.fetch_add(1, Ordering::SeqCst);
+                (name, acknowledged)
+            });
+        }
+        let direct = database.log().await;
+        for (name, acknowledged) in appenders.join_all().await {
+            assert!(acknowledged.len() > 20, "{name} has {} events", acknowledged.len());
+            assert_eq!(ids(&direct, &name).await, acknowledged, "{name}");
+            let record = direct.session(&session(&name)).await.unwrap();
+            assert_eq!(record.head, Seq(acknowledged.len() as u64));
+        }
+    })
+    .await;
+}
+
+/// Leases, partial text and deletions are repeated until they are certain.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_and_deletions_survive_cuts() {
+    in_time(async {
+        let database = Database::create().await;
+        let proxy = Proxy::start(database.server.port()).await;
+        let log = open(PostgresOptions::new(proxy.url(&database.name), "a")).await;
+        for round in 0..30 {
+            let name = format!("s{round}");
+            proxy.cut_after(1 + (random_u128() % 6000) as u64);
+            let lease = log.acquire(&session(&name)).await.unwrap();
+            log.append(&lease, Seq::START, &[new_entry("x")]).await.unwrap();
+            log.release(lease).await.unwrap();
+            let lease = log.acquire(&session(&name)).await.unwrap();
+            log.delete(&lease).await.unwrap();
+            let lease = log.acquire(&session(&name)).await.unwrap();
+            log.append(&lease, Seq::START, &[new_entry("y")]).await.unwrap();
+        }
+        proxy.cut_after(0);
+        assert!(proxy.cuts() > 5, "{}", proxy.cuts());
+        for round in 0..30 {
+            assert_eq!(ids(&log, &format!("s{round}")).await, ["y"]);
+        }
+    })
+    .await;
+}
+
+/// Notifications are lost while the connection is, as in a failover.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn followers_are_woken_after_a_reconnect() {
+    in_time(async {
+        let database = Database::create().await;
+        let proxy = Proxy::start(database.server.port()).await;
+        let follower = open(PostgresOptions::new(proxy.url(&database.name), "a")).await;
+        let writer = database.log().await;
+        let lease = writer.acquire(&session("s")).await.unwrap();
+        let mut head = follower.head(&session("s"));
+        for round in 0..5 {
+            proxy.block();
+            writer.append(&lease, Seq(round), &[new_entry(&format!("e{round}"))]).await.unwrap();
+            proxy.unblock();
+            head.wait_for(|head| *head > Seq(round)).await.unwrap();
+            assert_eq!(ids(&follower, "s").await.len() as u64, round + 1);
+        }
+        proxy.block();
+        writer.delete(&lease).await.unwrap();
+        proxy.unblock();
+        head.wait_for(|head| *head == Seq::START).await.unwrap();
+    })
+    .await;
+}
+
+/// Reads take another connection at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_survive_a_cut() {
+    in_time(async {
+        let database = Database::create().await;
+        let proxy = Proxy::start(database.server.port()).await;
+        let log = open(PostgresOptions::new(proxy.url(&database.name), "a")).await;
+        let lease = log.acquire(&session("s")).await.unwrap();
+        log.append(&lease, Seq::START, &[new_entry("x")]).await.unwrap();
+        for _ in 0..10 {
+            assert_eq!(ids(&log, "s").await, ["x"]);
+            proxy.cut();
+        }
+    })
+    .await;
+}

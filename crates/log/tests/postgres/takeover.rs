@@ -1,0 +1,174 @@
+//! Leases of processes that are dead, paused or too slow.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parlor_log::{Announcement, EventLog, LogError, PostgresOptions};
+use parlor_vocab::Seq;
+use rustix::process::Signal;
+
+use super::child::ChildProcess;
+use super::{Database, acquire_when_free, ids, in_time, new_entry, open, quick_options, session};
+
+/// A process that is paused for longer than its lease lasts, and goes on after somebody else has taken over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_holder_is_refused() {
+    in_time(async {
+        let database = Database::create().await;
+        let log = open(quick_options(&database.url(), "b")).await;
+        let mut child = ChildProcess::start(&database.url());
+        child.append("child_1");
+        assert_eq!(child.line(), "appended");
+        child.signal(Signal::STOP);
+        let lease = acquire_when_free(&log, "s").await;
+        log.append(&lease, Seq(1), &[new_entry("parent_1")]).await.unwrap();
+        child.append("child_2");
+        child.signal(Signal::CONT);
+        let mut lines = [child.line(), child.line()];
+        lines.sort();
+        assert_eq!(lines, ["lost", "not held"]);
+        log.append(&lease, Seq(2), &[new_entry("parent_2")]).await.unwrap();
+        assert_eq!(ids(&log, "s").await, ["child_1", "parent_1", "parent_2"]);
+    })
+    .await;
+}
+
+/// Not before the time of its lease is over, and not long after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_holder_is_followed_in_time() {
+    in_time(async {
+        let database = Database::create().await;
+        let options = quick_options(&database.url(), "b");
+        let (lease_wait, interval) = (options.lease_wait, options.heartbeat_interval);
+        let log = open(options).await;
+        let mut child = ChildProcess::start(&database.url());
+        child.append("child_1");
+        assert_eq!(child.line(), "appended");
+        let error = log.acquire(&session("s")).await.unwrap_err();
+        let text = format!("session s is in use by process {} on node child;", child.pid());
+        assert!(error.to_string().starts_with(&text), "{error}");
+        child.signal(Signal::KILL);
+        let killed = Instant::now();
+        let lease = acquire_when_free(&log, "s").await;
+        let waited = killed.elapsed();
+        // The last heartbeat was sent before the kill.
+        assert!(waited > lease_wait - 3 * interval, "{waited:?}");
+        assert!(waited < lease_wait + Duration::from_secs(5), "{waited:?}");
+        log.append(&lease, Seq(1), &[new_entry("parent_1")]).await.unwrap();
+        assert_eq!(ids(&log, "s").await, ["child_1", "parent_1"]);
+    })
+    .await;
+}
+
+/// A holder that believes in its lease for ever is refused by the database, not by itself: each writer has one block.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stolen_lease_is_refused_whatever_its_holder_believes() {
+    const ROUNDS: usize = 10;
+    in_time(async {
+        let database = Database::create().await;
+        let deluded = |node: &str| PostgresOptions {
+            heartbeat_interval: Duration::from_secs(60),
+            renew_limit: Duration::from_secs(60),
+            // Takes every lease whose holder has not sent a heartbeat a moment ago.
+            lease_wait: Duration::from_millis(50),
+            ..PostgresOptions::new(database.url(), node)
+        };
+        let mut writers = tokio::task::JoinSet::new();
+        let observer = database.log().await;
+        for round in 0..ROUNDS {
+            let log = Arc::new(open(deluded("thief")).await);
+            let lease = acquire_when_free(&log, "s").await;
+            let mut head = observer.session(&session("s")).await.map_or(Seq::START, |record| record.head);
+            // The writer before may be in the middle of its last append.
+            writers.spawn(async move {
+                let mut acknowledged = Vec::new();
+                loop {
+                    let id = format!("{round}_{}", acknowledged.len());
+                    match log.append(&lease, head, &[new_entry(&id)]).await {
+                        Ok(new_head) => {
+                            head = new_head;
+                            acknowledged.push(id);
+                        }
+                        Err(LogError::NotHeld { .. }) => return (round, acknowledged),
+                        Err(error) => panic!("{error}"),
+                    }
+                    if round == ROUNDS - 1 && acknowledged.len() == 20 {
+                        return (round, acknowledged);
+                    }
+                }
+            });
+        }
+        let mut acknowledged = writers.join_all().await;
+        acknowledged.sort_by_key(|(round, _)| *round);
+        let all: Vec<String> = acknowledged.into_iter().flat_map(|(_, ids)| ids).collect();
+        assert_eq!(ids(&observer, "s").await, all);
+    })
+    .await;
+}
+
+/// Also while it writes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_learns_from_its_heartbeat_that_a_lease_was_taken() {
+    in_time(async {
+        let database = Database::create().await;
+        let holder = open(quick_options(&database.url(), "a")).await;
+        let leases =
+            [holder.acquire(&session("s")).await.unwrap(), holder.acquire(&session("t")).await.unwrap()];
+        let impatient =
+            PostgresOptions { lease_wait: Duration::ZERO, ..quick_options(&database.url(), "thief") };
+        let thief = open(impatient).await;
+        // It can only acquire something if its own heartbeat is not too old either.
+        let mut lost = leases.each_ref().map(|lease| holder.lost(lease));
+        database.server.execute(&database.name, "UPDATE nodes SET expired = true WHERE node = 'a'").await;
+        for lost in &mut lost {
+            lost.wait_for(|is_lost| *is_lost).await.unwrap();
+        }
+        let refused = holder.append(&leases[0], Seq::START, &[new_entry("x")]).await;
+        assert!(matches!(refused, Err(LogError::NotHeld { .. })), "{refused:?}");
+        drop(thief);
+        // The old leases stay invalid, and a new incarnation can take the sessions.
+        let again = acquire_when_free(&holder, "s").await;
+        holder.append(&again, Seq::START, &[new_entry("y")]).await.unwrap();
+        let refused = holder.append(&leases[0], Seq(1), &[new_entry("x")]).await;
+        assert!(matches!(refused, Err(LogError::NotHeld { .. })), "{refused:?}");
+        assert!(*holder.lost(&leases[0]).borrow(), "a loss is also reported afterwards");
+    })
+    .await;
+}
+
+/// Leases and the node's row go with a log that is closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_a_log_frees_its_leases_at_once() {
+    in_time(async {
+        let database = Database::create().await;
+        let (first, second) = (database.log().await, database.log().await);
+        let lease = first.acquire(&session("s")).await.unwrap();
+        first.append(&lease, Seq::START, &[new_entry("x")]).await.unwrap();
+        first.close().await;
+        let lease_of_second = second.acquire(&session("s")).await.expect("the lease is free");
+        second.append(&lease_of_second, Seq(1), &[new_entry("y")]).await.unwrap();
+        drop(lease);
+        let rows =
+            database.server.client(&database.name).await.query("SELECT FROM nodes", &[]).await.unwrap();
+        assert_eq!(rows.len(), 1, "only the second log has a row");
+    })
+    .await;
+}
+
+/// Others see what a process announced, with the name of its node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_holder_of_a_lease_is_seen_with_its_node_and_announcement() {
+    in_time(async {
+        let database = Database::create().await;
+        let (log, other) = (database.log().await, database.log().await);
+        let announcement =
+            Announcement { version: Some("1.2.3".to_owned()), address: Some("10.0.0.1:1".to_owned()) };
+        let _lease = log.acquire(&session("s")).await.unwrap();
+        log.announce(announcement.clone()).await.unwrap();
+        let holder = other.holder(&session("s")).await.unwrap().unwrap();
+        assert_eq!((holder.node.as_deref(), &holder.announcement), (Some("a"), &announcement));
+        let LogError::Held { by, .. } = other.acquire(&session("s")).await.unwrap_err() else { panic!() };
+        assert_eq!(by, holder);
+    })
+    .await;
+}

@@ -21,6 +21,19 @@ if [ ${#missing[@]} -gt 0 ]; then
   DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
+# The server of the tests in crates/log/tests/postgres, which start one of their own. Debian's package would make a cluster
+# and start it; the line in createcluster.conf prevents both.
+if ! command -v initdb >/dev/null && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+  echo "setup: installing postgresql, without starting it"
+  root=()
+  [ "$(id -u)" = 0 ] || root=(sudo)
+  "${root[@]}" apt-get update -qq
+  install=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends)
+  "${install[@]}" postgresql-common >/dev/null
+  "${root[@]}" sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+  "${install[@]}" postgresql >/dev/null
+fi
+
 # The proxies of docs/proxy.md. Debian's packages start them as services, so their files are only unpacked, into target/proxies.
 for proxy in nginx caddy; do
   if ! PATH=$PATH:/usr/sbin:$PWD/target/proxies/usr/sbin:$PWD/target/proxies/usr/bin command -v $proxy >/dev/null; then

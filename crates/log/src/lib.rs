@@ -1,6 +1,7 @@
 //! The event log: one append-only stream of events for each session, and a record of each session.
 //!
-//! [`EventLog`] is the contract, and `conformance` tests it. [`MemoryLog`] and [`SqliteLog`] implement it. A reader holds
+//! [`EventLog`] is the contract, and `conformance` tests it. [`MemoryLog`], [`SqliteLog`] and, with the feature `postgres`,
+//! `PostgresLog` implement it. A reader holds
 //! a cursor and reads from the log; the log queues nothing for readers, so a slow reader is late but misses nothing.
 //!
 //! The log does not interpret events, with four exceptions that it computes while appending: session records, token
@@ -114,8 +115,9 @@ pub trait EventLog: Send + Sync {
 
     /// Takes the lease of a session. The session need not exist yet.
     ///
-    /// Fails with `Held` while the lease is taken. The log takes over the lease of a dead process at once, and that of a
-    /// living process never.
+    /// Fails with `Held` while the lease is taken. The log takes over the lease of a dead process once it is certain that
+    /// the process writes no more: at once on one machine, and after `postgres::LEASE_WAIT` on several. It takes over the
+    /// lease of a living process never.
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError>;
 
     /// Returns a receiver that becomes true when the lease is lost, also if its holder writes nothing. The store may need

@@ -97,6 +97,11 @@ impl Writer<'_> {
                     }
                     self.shared.log_error(error)
                 }
+                // A record that cannot be read must not stop the other sessions.
+                Interrupted::Failed(LogError::Database { .. }) if pending.len() > 1 => {
+                    size = 1;
+                    continue;
+                }
                 Interrupted::Failed(error) => error,
             };
             for number in pending.iter().skip(1) {
@@ -181,6 +186,7 @@ impl Writer<'_> {
 
     /// Reads the records that are not in the cache.
     async fn load_records(&mut self, jobs: &[Job], pending: &[usize]) -> Result<(), Interrupted> {
+        self.records.make_room();
         let leases = pending.iter().map(|number| lease_of(&jobs[*number].request));
         let missing: Vec<(&SessionId, Token)> =
             leases.filter(|(session, token)| self.records.get(session, *token).is_none()).collect();
@@ -209,10 +215,7 @@ impl Writer<'_> {
         if is_lease_lost {
             return Err(Err(LogError::NotHeld { session: session.clone() }));
         }
-        // It was loaded a moment ago, but a group may have more sessions than the cache.
-        let Some(record) = self.records.get(session, token) else {
-            return Err(Err(self.shared.unavailable("too many sessions are written at once")));
-        };
+        let record = self.records.get(session, token).expect("`load_records` has cached it");
         match request {
             WriteRequest::Append { after, .. } if record.head != *after => {
                 Err(Err(LogError::Conflict { head: record.head }))

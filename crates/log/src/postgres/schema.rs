@@ -57,3 +57,64 @@ async fn version(connection: &mut Connection) -> Result<i64, Error> {
     let rows = connection.query("SELECT version FROM schema_version", &[]).await?;
     Ok(rows.first().map_or(0, |row| row.get(0)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::connect::Connector;
+    use super::super::test_server::TestServer;
+    use super::*;
+
+    const TWO_MIGRATIONS: &[&str] =
+        &["CREATE TABLE a (x bigint)", "CREATE TABLE b (x bigint); INSERT INTO b SELECT x FROM a"];
+
+    async fn connector() -> Connector {
+        let server = TestServer::shared();
+        Connector::new(&server.url(&server.new_database().await), None).unwrap()
+    }
+
+    async fn rows(connection: &mut Connection, sql: &'static str) -> Vec<i64> {
+        connection.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    }
+
+    #[tokio::test]
+    async fn an_older_format_gets_only_the_missing_migrations() {
+        let mut connection = connector().await.connect().await.unwrap();
+        migrate_with(&mut connection, &TWO_MIGRATIONS[..1]).await.unwrap().unwrap();
+        rows(&mut connection, "INSERT INTO a VALUES (7) RETURNING x").await;
+        migrate_with(&mut connection, TWO_MIGRATIONS).await.unwrap().unwrap();
+        migrate_with(&mut connection, TWO_MIGRATIONS).await.unwrap().unwrap();
+        assert_eq!(rows(&mut connection, "SELECT x FROM b").await, [7]);
+        assert_eq!(version(&mut connection).await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_failed_migration_leaves_the_database_unchanged() {
+        let mut connection = connector().await.connect().await.unwrap();
+        let migrations = [TWO_MIGRATIONS[0], "CREATE TABLE c (x bigint)", "nonsense"];
+        assert!(migrate_with(&mut connection, &migrations).await.is_err());
+        assert_eq!(version(&mut connection).await.unwrap(), 0);
+        assert!(rows(&mut connection, "SELECT 1::bigint FROM pg_class WHERE relname = 'a'").await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_newer_format_is_refused() {
+        let mut connection = connector().await.connect().await.unwrap();
+        migrate_with(&mut connection, TWO_MIGRATIONS).await.unwrap().unwrap();
+        let error = migrate_with(&mut connection, &TWO_MIGRATIONS[..1]).await.unwrap().unwrap_err();
+        assert!(matches!(error, LogError::Newer { found: 2, known: 1 }));
+    }
+
+    #[tokio::test]
+    async fn many_processes_can_migrate_at_once() {
+        let connector = connector().await;
+        let mut connections = Vec::new();
+        for _ in 0..8 {
+            connections.push(connector.connect().await.unwrap());
+        }
+        let migrations = connections.iter_mut().map(|connection| migrate_with(connection, TWO_MIGRATIONS));
+        for migrated in futures_util::future::join_all(migrations).await {
+            migrated.unwrap().unwrap();
+        }
+        assert_eq!(version(&mut connections[0]).await.unwrap(), 2);
+    }
+}

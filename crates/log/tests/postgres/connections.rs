@@ -7,7 +7,7 @@ use parlor_log::{EventLog, PostgresOptions, random_u128};
 use parlor_vocab::Seq;
 
 use super::proxy::Proxy;
-use super::{Database, ids, in_time, new_entry, open, session};
+use super::{Database, POLL_INTERVAL, ids, in_time, new_entry, open, session};
 
 /// Every acknowledged event is there once, and none is there twice, when connections are cut at random moments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,6 +47,48 @@ async fn a_cut_connection_leaves_no_doubt() {
             let record = direct.session(&session(&name)).await.unwrap();
             assert_eq!(record.head, Seq(acknowledged.len() as u64));
         }
+    })
+    .await;
+}
+
+/// Waits until this many appends wait for a lock.
+async fn blocked_appends(database: &Database, count: i64) {
+    let client = database.server.client(&database.name).await;
+    let sql = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%Appends events%'
+            AND pid <> pg_backend_pid()";
+    while client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) < count {
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// The server goes on with a statement whose connection is lost. If it commits after the repeated one has begun, the event
+/// is there once nevertheless.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_commit_of_a_lost_connection_is_found() {
+    in_time(async {
+        let database = Database::create().await;
+        let proxy = Proxy::start(database.server.port()).await;
+        let log = open(PostgresOptions::new(proxy.url(&database.name), "a")).await;
+        let lease = log.acquire(&session("s")).await.unwrap();
+        // The first append creates the session, the others update its record.
+        for round in 0..3 {
+            let blocker = database.server.client(&database.name).await;
+            blocker.batch_execute("BEGIN; LOCK TABLE events IN EXCLUSIVE MODE").await.unwrap();
+            let new = [new_entry(&format!("e{round}"))];
+            let append = log.append(&lease, Seq(round), &new);
+            let release = async {
+                blocked_appends(&database, 1).await;
+                proxy.cut();
+                blocked_appends(&database, 2).await;
+                blocker.batch_execute("COMMIT").await.unwrap();
+            };
+            let (appended, ()) = tokio::join!(append, release);
+            assert_eq!(appended.unwrap(), Seq(round + 1));
+        }
+        assert_eq!(ids(&log, "s").await, ["e0", "e1", "e2"]);
+        let record = log.session(&session("s")).await.unwrap();
+        assert_eq!(record.head, Seq(3));
     })
     .await;
 }

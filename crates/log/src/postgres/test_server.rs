@@ -43,6 +43,15 @@ impl TestServer {
     ///
     /// If PostgreSQL is not installed, or does not start.
     pub fn start(settings: &str) -> Self {
+        Self::start_as(settings, "")
+    }
+
+    /// Starts a standby of this server, which replicates under the name `standby`.
+    pub fn start_standby(&self) -> Self {
+        Self::start_as("", &self.port.to_string())
+    }
+
+    fn start_as(settings: &str, primary_port: &str) -> Self {
         let programs = find_programs().unwrap_or_else(|| {
             panic!("PostgreSQL is not installed: neither PATH nor /usr/lib/postgresql has initdb; run scripts/setup.sh")
         });
@@ -57,7 +66,7 @@ impl TestServer {
             .arg(include_str!("test_server.sh"))
             .arg("test_server.sh")
             .args([&programs, &folder])
-            .args([&port.to_string(), settings])
+            .args([&port.to_string(), settings, primary_port])
             .current_dir(&folder)
             // A signal for the tests, such as that of Ctrl-C, is not for the server.
             .process_group(0)
@@ -107,6 +116,11 @@ impl TestServer {
     /// Kills the server, so that it has to recover when it starts again.
     pub fn kill(&self) {
         self.command("kill");
+    }
+
+    /// Makes a standby the primary.
+    pub fn promote(&self) {
+        self.command("promote");
     }
 
     /// Starts the server again.

@@ -1,9 +1,17 @@
 # Runs a PostgreSQL server for tests, and removes it when stdin is closed, which also happens when the test process dies.
-# Arguments: the folder of the programs, the folder for the data, the port, and lines for postgresql.conf.
+# Arguments: the folder of the programs, the folder for the data, the port, lines for postgresql.conf, and for a standby the
+# port of its primary.
 # Reads commands, one a line, and answers each with a line.
 bin=$1 data=$2/data log=$2/log
+create() {
+  if [ -n "$1" ]; then
+    "$bin/pg_basebackup" -R -c fast -D "$data" -d "host=127.0.0.1 port=$1 user=parlor application_name=standby"
+  else
+    "$bin/initdb" -k -N -A trust -U parlor -E UTF8 --locale=C -D "$data"
+  fi
+}
 {
-  "$bin/initdb" -k -N -A trust -U parlor -E UTF8 --locale=C -D "$data" &&
+  create "$5" &&
     printf '%s\n' "listen_addresses = '127.0.0.1'" "port = $3" "unix_socket_directories = '$2'" \
       "max_connections = 300" "$4" >>"$data/postgresql.conf"
 } >"$log" 2>&1 || { cat "$log"; rm -rf "$2"; exit 1; }
@@ -15,6 +23,7 @@ while read -r command; do
   case $command in
   start) answer start ;;
   kill) answer kill_server ;;
+  promote) answer "$bin/pg_ctl" -w -D "$data" promote ;;
   esac
 done
 kill_server >/dev/null 2>&1

@@ -9,6 +9,7 @@ mod proxy;
 mod server;
 mod sync_wait;
 mod takeover;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parlor_vocab::{AgentId, MessageId, RunId, Seq, SessionId, Usage};
+use parlor_vocab::{AgentId, EventId, MessageId, RunId, Seq, SessionId, Usage};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
@@ -19,9 +19,10 @@ use crate::{SessionRecord, UsageLine};
 const WRITE_GROUP: &str = include_str!("append.sql");
 
 /// Finds appends by the id of their first event.
-const FIND_FIRST_EVENTS: &str = "SELECT a.number
+const FIND_FIRST_EVENTS: &str = "SELECT e.id IS NOT NULL
     FROM unnest($1::bytea[], $2::bigint[], $3::bytea[]) WITH ORDINALITY AS a (session, seq, id, number)
-    JOIN events AS e ON e.session = a.session AND e.seq = a.seq AND e.id = a.id";
+    LEFT JOIN events AS e ON e.session = a.session AND e.seq = a.seq AND e.id = a.id
+    ORDER BY a.number";
 
 /// The largest number of an absurd usage that is added: even a million of them do not overflow a column.
 const MAX_USAGE_NUMBER: i64 = i64::MAX >> 20;
@@ -148,32 +149,23 @@ pub(super) struct Sender<'a> {
     pub(super) channel: &'a str,
 }
 
-/// For each change, whether it is an append that is in the database.
+/// An append, as [`find_appends`] looks for it.
+pub(super) struct SentAppend<'a> {
+    pub(super) session: &'a SessionId,
+    pub(super) after: Seq,
+    pub(super) first_event: &'a EventId,
+}
+
+/// For each append, whether it is in the database. Appends are stored as a whole, so the first event tells.
 pub(super) async fn find_appends(
     connection: &mut Connection,
-    changes: &[Change<'_>],
+    appends: &[SentAppend<'_>],
 ) -> Result<Vec<bool>, Error> {
-    let (mut sessions, mut seqs, mut ids, mut numbers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (number, change) in changes.iter().enumerate() {
-        if let ChangeKind::Append(Append { after, new, .. }) = &change.kind
-            && let Some(first) = new.first()
-        {
-            sessions.push(change.session.as_str().as_bytes());
-            seqs.push(after.0 as i64 + 1);
-            ids.push(first.entry.id.as_str().as_bytes());
-            numbers.push(number);
-        }
-    }
-    let mut found = vec![false; changes.len()];
-    if !sessions.is_empty() {
-        for row in connection.query(FIND_FIRST_EVENTS, &[&sessions, &seqs, &ids]).await? {
-            let index = usize::try_from(row.try_get::<_, i64>(0)? - 1).unwrap_or(usize::MAX);
-            if let Some(number) = numbers.get(index) {
-                found[*number] = true;
-            }
-        }
-    }
-    Ok(found)
+    let sessions: Vec<&[u8]> = appends.iter().map(|append| append.session.as_str().as_bytes()).collect();
+    let seqs: Vec<i64> = appends.iter().map(|append| append.after.0 as i64 + 1).collect();
+    let ids: Vec<&[u8]> = appends.iter().map(|append| append.first_event.as_str().as_bytes()).collect();
+    let rows = connection.query(FIND_FIRST_EVENTS, &[&sessions, &seqs, &ids]).await?;
+    rows.iter().map(|row| row.try_get(0)).collect()
 }
 
 type Bytes<'a> = &'a [u8];

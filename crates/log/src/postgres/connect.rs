@@ -109,10 +109,11 @@ impl Connector {
     }
 }
 
-/// Compiling a plan to machine code takes longer than any of these statements. A commit that does not wait for the disk
-/// would break the promise of an append.
-const CONNECTION_SETTINGS: &str = "SET statement_timeout = 0; SET lock_timeout = 0;
-    SET idle_in_transaction_session_timeout = 0; SET idle_session_timeout = 0; SET jit = off;
+/// Settings that a server's version does not know are left out. Compiling a plan to machine code takes longer than any of
+/// these statements. A commit that does not wait for the disk would break the promise of an append.
+const CONNECTION_SETTINGS: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
+        'statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout',
+        'idle_in_transaction_session_timeout', 'jit');
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
 
 async fn start<T>(config: &Config, tls: T, on_notification: OnNotification) -> Result<Connection, Error>

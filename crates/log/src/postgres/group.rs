@@ -10,7 +10,8 @@
 use parlor_vocab::{Seq, SessionId};
 use tokio_postgres::Error;
 
-use super::append::{Append, Change, ChangeKind, ChangeOutcome, find_appends, write_group};
+use super::append::{Append, Change, ChangeKind, ChangeOutcome, SentAppend, find_appends, write_group};
+use super::db_error::describe;
 use super::queue::Job;
 use super::request::{StoredValueError, WriteReply, WriteRequest, record_columns, record_from};
 use super::writer::{MAX_ROLLBACKS, Replies, Writer};
@@ -84,18 +85,19 @@ impl Writer<'_> {
             let error = match error {
                 Interrupted::Database(error) => {
                     if self.may_repeat(&error, &mut rollbacks) {
-                        // Those that were done already have to be found again, since their commit is not confirmed.
-                        for number in pending {
-                            progress[number].reply = None;
-                            progress[number].is_unsure = true;
-                        }
+                        pending.iter().for_each(|number| progress[*number].is_unsure = true);
                         continue;
                     }
                     if pending.len() > 1 {
                         size = 1;
                         continue;
                     }
-                    self.shared.log_error(error)
+                    if progress[pending[0]].is_unsure {
+                        // It may be stored, so it did not simply fail.
+                        self.shared.unavailable(&describe(&error))
+                    } else {
+                        self.shared.log_error(error)
+                    }
                 }
                 // A record that cannot be read must not stop the other sessions.
                 Interrupted::Failed(LogError::Database { .. }) if pending.len() > 1 => {
@@ -122,11 +124,14 @@ impl Writer<'_> {
     ) -> Result<(), Interrupted> {
         // In this order: an append that is committed between the two is found, and a head that is not ours is a conflict.
         self.load_records(jobs, pending).await?;
-        let mut needs_probe = self.find_unsure(jobs, pending, progress).await?;
-        let mut numbers = Vec::new();
-        let mut changes = Vec::new();
+        let mut done = self.find_unsure(jobs, pending, progress).await?;
+        let mut needs_probe = !done.is_empty();
+        for (number, _) in &done {
+            self.records.remove(jobs[*number].request.session());
+        }
+        let (mut numbers, mut changes) = (Vec::new(), Vec::new());
         for number in pending.iter().copied() {
-            if progress[number].reply.is_some() {
+            if done.iter().any(|(found, _)| *found == number) {
                 continue;
             }
             match self.change(&jobs[number].request, progress[number].is_lease_lost) {
@@ -143,45 +148,43 @@ impl Writer<'_> {
             let outcomes = write_group(connection, &changes, &sender).await?;
             needs_probe |= connection.take_sync_wait_cancelled();
             for ((number, change), outcome) in numbers.into_iter().zip(changes).zip(outcomes) {
-                self.note_outcome(change, outcome, &mut progress[number]);
+                let reply = self.note_outcome(change, outcome, &mut progress[number]);
+                done.extend(reply.map(|reply| (number, reply)));
             }
         }
         if needs_probe {
+            // If this fails, what is done has to be found again.
+            done.iter().for_each(|(number, _)| progress[*number].is_unsure = true);
             self.probe().await?;
+        }
+        for (number, reply) in done {
+            progress[number].reply = Some(Ok(reply));
         }
         Ok(())
     }
 
-    /// Replies to the unsure appends that are in the database. Returns whether there are any.
+    /// Finds the unsure appends that are in the database. Returns their numbers and replies.
     async fn find_unsure(
         &mut self,
         jobs: &[Job],
         pending: &[usize],
-        progress: &mut [Progress],
-    ) -> Result<bool, Interrupted> {
-        let (mut numbers, mut changes) = (Vec::new(), Vec::new());
+        progress: &[Progress],
+    ) -> Result<Vec<(usize, WriteReply)>, Interrupted> {
+        let (mut replies, mut appends) = (Vec::new(), Vec::new());
         for number in pending.iter().copied().filter(|number| progress[*number].is_unsure) {
-            if let WriteRequest::Append { session, token, after, new } = &jobs[number].request {
-                let record = SessionRecord { head: *after, ..SessionRecord::new(session.clone()) };
-                numbers.push(number);
-                changes.push(Change {
-                    session,
-                    token: *token,
-                    kind: ChangeKind::Append(Append::new(record, new)),
-                });
+            if let WriteRequest::Append { session, after, new, .. } = &jobs[number].request
+                && let Some(first) = new.first()
+            {
+                let head = Seq(after.0 + new.len() as u64);
+                replies.push((number, WriteReply::Appended(head)));
+                appends.push(SentAppend { session, after: *after, first_event: &first.entry.id });
             }
         }
-        if changes.is_empty() {
-            return Ok(false);
+        if appends.is_empty() {
+            return Ok(Vec::new());
         }
-        let found = find_appends(self.connected().await?, &changes).await?;
-        for ((number, change), found) in numbers.into_iter().zip(changes).zip(&found) {
-            if let (ChangeKind::Append(append), true) = (change.kind, found) {
-                self.records.remove(change.session);
-                progress[number].reply = Some(Ok(WriteReply::Appended(append.record.head)));
-            }
-        }
-        Ok(found.contains(&true))
+        let found = find_appends(self.connected().await?, &appends).await?;
+        Ok(replies.into_iter().zip(found).filter_map(|(reply, found)| found.then_some(reply)).collect())
     }
 
     /// Reads the records that are not in the cache.
@@ -239,29 +242,37 @@ impl Writer<'_> {
         }
     }
 
-    /// Notes what became of a change. Leaves it without a reply if it has to be tried again.
-    fn note_outcome(&mut self, change: Change<'_>, outcome: ChangeOutcome, progress: &mut Progress) {
-        progress.reply = match outcome {
-            ChangeOutcome::Done => Some(Ok(match change.kind {
-                ChangeKind::Append(append) => {
-                    let head = append.record.head;
-                    self.records.put(change.token, append.record);
-                    WriteReply::Appended(head)
-                }
-                ChangeKind::PartialText { .. } => WriteReply::PartialTextKept,
-            })),
-            ChangeOutcome::NotHeld if !progress.is_unsure => {
-                Some(Err(LogError::NotHeld { session: change.session.clone() }))
+    /// Returns the reply to a change that is done. Leaves it without a reply if it has to be tried again.
+    fn note_outcome(
+        &mut self,
+        change: Change<'_>,
+        outcome: ChangeOutcome,
+        progress: &mut Progress,
+    ) -> Option<WriteReply> {
+        match (outcome, change.kind) {
+            (ChangeOutcome::Done, ChangeKind::Append(append)) => {
+                let head = append.record.head;
+                self.records.put(change.token, append.record);
+                return Some(WriteReply::Appended(head));
+            }
+            (ChangeOutcome::Done, ChangeKind::PartialText { .. }) => {
+                return Some(WriteReply::PartialTextKept);
+            }
+            (ChangeOutcome::NotHeld, _) if !progress.is_unsure => {
+                progress.reply = Some(Err(LogError::NotHeld { session: change.session.clone() }));
             }
             // The lost attempt may have been committed a moment ago: look again.
-            ChangeOutcome::NotHeld | ChangeOutcome::OtherHead => {
+            (ChangeOutcome::NotHeld | ChangeOutcome::OtherHead, _) => {
                 self.records.remove(change.session);
                 progress.surprises += 1;
                 progress.is_lease_lost = outcome == ChangeOutcome::NotHeld;
-                let is_hopeless = progress.surprises > MAX_ROLLBACKS;
-                is_hopeless.then(|| Err(self.shared.unavailable("the head of a session keeps changing")))
+                if progress.surprises > MAX_ROLLBACKS {
+                    let error = self.shared.unavailable("the head of a session keeps changing");
+                    progress.reply = Some(Err(error));
+                }
             }
-        };
+        }
+        None
     }
 
     /// Writes until a commit comes back without a warning.

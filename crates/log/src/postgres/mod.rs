@@ -139,6 +139,9 @@ struct Shared {
     /// How often this process has given up its leases.
     gave_up: watch::Sender<u64>,
     readers: Readers,
+    /// How often the writer or the heartbeat has reconnected. The new server may not be the one that the other connections
+    /// lead to; those would not see what is written to it.
+    reconnects: watch::Sender<u64>,
     /// The channel of notifications.
     channel: String,
     /// Ends the tasks.
@@ -173,6 +176,7 @@ impl PostgresLog {
             membership: Membership::default(),
             gave_up: watch::Sender::new(0),
             readers: Readers::default(),
+            reconnects: watch::Sender::new(0),
             channel,
             closed: watch::Sender::new(false),
         });
@@ -232,6 +236,11 @@ impl Shared {
     /// The [`LogError`] for an error of the server.
     fn log_error(&self, error: tokio_postgres::Error) -> LogError {
         log_error(self.connector.store(), self.options.heartbeat_interval, error)
+    }
+
+    /// Makes readers and the listener reconnect too.
+    fn note_reconnect(&self) {
+        self.reconnects.send_modify(|count| *count += 1);
     }
 
     fn unavailable(&self, reason: &str) -> LogError {

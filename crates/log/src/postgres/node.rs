@@ -255,7 +255,11 @@ async fn beat_once(
 ) -> Result<Beat, Error> {
     let connection = match connection {
         Some(open) if !open.is_closed() => open,
-        other => other.insert(connect(&shared.connector).await?),
+        other => {
+            let new = connect(&shared.connector).await?;
+            shared.note_reconnect();
+            other.insert(new)
+        }
     };
     let announcement = shared.announcement();
     match incarnation {

@@ -16,7 +16,8 @@ pub const READ_CONNECTIONS: usize = 4;
 
 /// The pool of reading connections.
 pub(super) struct Readers {
-    idle: Mutex<Vec<Connection>>,
+    /// With the number of reconnects of the writer and the heartbeat before each was opened.
+    idle: Mutex<Vec<(u64, Connection)>>,
     permits: Semaphore,
 }
 
@@ -33,16 +34,19 @@ impl Readers {
         self.take_all();
     }
 
-    fn take(&self) -> Option<Connection> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    /// Takes a connection that was opened after the last of so many reconnects. Closes older ones.
+    fn take(&self, reconnects: u64) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(opened, connection)| *opened == reconnects && !connection.is_closed());
+        idle.pop().map(|(_, connection)| connection)
     }
 
-    fn take_all(&self) -> Vec<Connection> {
+    fn take_all(&self) -> Vec<(u64, Connection)> {
         std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn put_back(&self, connection: Connection) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+    fn put_back(&self, reconnects: u64, connection: Connection) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((reconnects, connection));
     }
 }
 
@@ -79,13 +83,14 @@ impl Shared {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<(Vec<Row>, bool), Error> {
         // If the caller drops the future, the connection is closed and not used again.
-        let mut connection = match self.readers.take().filter(|connection| !connection.is_closed()) {
+        let reconnects = *self.reconnects.borrow();
+        let mut connection = match self.readers.take(reconnects) {
             Some(connection) => connection,
             None => self.connector.connect().await?,
         };
         let rows = connection.query(sql, params).await?;
         let warned = connection.take_sync_wait_cancelled();
-        self.readers.put_back(connection);
+        self.readers.put_back(reconnects, connection);
         Ok((rows, warned))
     }
 }

@@ -128,15 +128,18 @@ pub(super) async fn run(shared: Arc<Shared>, connection: Connection) {
 
 async fn follow(shared: &Arc<Shared>, mut connection: Connection) {
     let mut backoff = Backoff::default();
+    let mut reconnects = shared.reconnects.subscribe();
     loop {
         tokio::select! {
             () = connection.closed() => {}
+            _ = reconnects.changed() => {}
             () = shared.heads_stale.notified() => {
                 if wake_all(shared, &mut connection).await.is_ok() {
                     continue;
                 }
             }
         }
+        reconnects.mark_unchanged();
         connection = loop {
             match listen(shared).await {
                 Ok(connection) => break connection,

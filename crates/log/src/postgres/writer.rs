@@ -133,7 +133,10 @@ impl Writer<'_> {
         // What was sent may still be committed, now or later.
         self.records.clear();
         self.connection.take().into_iter().for_each(Connection::abandon);
-        jobs.iter().map(|_| Err(shared.unavailable("no heartbeat succeeded in time"))).collect()
+        let failed = || Err(shared.unavailable("no heartbeat succeeded in time"));
+        // The leases are lost, which is all that a release asks for.
+        let reply = |_| if kind == Kind::Release { Ok(WriteReply::Released) } else { failed() };
+        jobs.iter().map(reply).collect()
     }
 
     /// The connection, which is opened if necessary. Fails if that does not succeed within the limit.
@@ -142,7 +145,10 @@ impl Writer<'_> {
         let mut backoff = Backoff::default();
         while self.connection.as_ref().is_none_or(Connection::is_closed) {
             match connect(self.shared).await {
-                Ok(connection) => self.connection = Some(connection),
+                Ok(connection) => {
+                    self.connection = Some(connection);
+                    self.shared.note_reconnect();
+                }
                 Err(error) if Instant::now() >= deadline => return Err(self.shared.log_error(error)),
                 Err(error) => {
                     tracing::debug!(error = describe(&error), "cannot connect to the database for writing");

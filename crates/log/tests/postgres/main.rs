@@ -61,12 +61,12 @@ async fn open(options: PostgresOptions) -> PostgresLog {
     PostgresLog::open(options, Arc::new(SystemClock)).await.unwrap()
 }
 
-/// Options with which a process counts as dead after a second.
+/// Options with which a process counts as dead after a short time, but not on a busy machine.
 fn quick_options(url: &str, node: &str) -> PostgresOptions {
     PostgresOptions {
-        heartbeat_interval: Duration::from_millis(100),
-        renew_limit: Duration::from_millis(600),
-        lease_wait: Duration::from_secs(1),
+        heartbeat_interval: Duration::from_millis(200),
+        renew_limit: Duration::from_millis(1800),
+        lease_wait: Duration::from_secs(3),
         ..PostgresOptions::new(url, node)
     }
 }

@@ -159,24 +159,24 @@ where
 /// A connection with its prepared statements.
 pub(super) struct Connection {
     client: Client,
-    statements: HashMap<&'static str, Statement>,
+    statements: HashMap<String, Statement>,
     sync_wait_cancelled: Arc<AtomicBool>,
     closed: watch::Receiver<()>,
     driver: tokio::task::JoinHandle<()>,
 }
 
 impl Connection {
-    /// Runs a statement, which is prepared when it is used for the first time.
+    /// Runs a statement, which is prepared when it is used for the first time. Only for texts of which there are few.
     pub(super) async fn query(
         &mut self,
-        sql: &'static str,
+        sql: &str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Error> {
         let statement = match self.statements.get(sql) {
             Some(statement) => statement.clone(),
             None => {
                 let statement = self.client.prepare(sql).await?;
-                self.statements.insert(sql, statement.clone());
+                self.statements.insert(sql.to_owned(), statement.clone());
                 statement
             }
         };

@@ -10,7 +10,9 @@
 use parlor_vocab::{Seq, SessionId};
 use tokio_postgres::Error;
 
-use super::append::{Append, Change, ChangeKind, ChangeOutcome, SentAppend, find_appends, write_group};
+use super::append::{Append, Change, ChangeKind, ChangeOutcome, SentAppend, find_appends};
+use super::append_all::write_all;
+use super::append_each::write_each;
 use super::db_error::describe;
 use super::queue::Job;
 use super::request::{StoredValueError, WriteReply, WriteRequest, record_columns, record_from};
@@ -145,7 +147,11 @@ impl Writer<'_> {
         if !changes.is_empty() {
             let sender = self.shared.sender(incarnation);
             let connection = self.connected().await?;
-            let outcomes = write_group(connection, &changes, &sender).await?;
+            let outcomes = if write_all(connection, &changes, &sender).await? {
+                vec![ChangeOutcome::Done; changes.len()]
+            } else {
+                write_each(connection, &changes, &sender).await?
+            };
             needs_probe |= connection.take_sync_wait_cancelled();
             for ((number, change), outcome) in numbers.into_iter().zip(changes).zip(outcomes) {
                 let reply = self.note_outcome(change, outcome, &mut progress[number]);

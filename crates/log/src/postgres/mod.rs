@@ -6,6 +6,8 @@
 //! that is paused at any moment holds no lock. Poolers that share a connection between transactions cannot be used.
 
 mod append;
+mod append_all;
+mod append_each;
 mod connect;
 mod db_error;
 mod group;
@@ -69,6 +71,9 @@ pub const WRITE_QUEUE_REQUESTS: usize = 1024;
 
 /// The largest number of requests in one transaction.
 pub const MAX_GROUP: usize = 256;
+
+/// The longest time that the writer waits for the callers of the last transaction to send their next requests.
+pub const GATHER_WAIT: Duration = Duration::from_micros(200);
 
 /// A transaction has about this many bytes of events at most, unless a single append has more.
 pub const MAX_GROUP_BYTES: usize = 8 << 20;

@@ -2,12 +2,13 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use parlor_vocab::SessionId;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 use super::request::{WriteReply, WriteRequest};
-use super::{MAX_GROUP, MAX_GROUP_BYTES, WRITE_QUEUE_REQUESTS};
+use super::{GATHER_WAIT, MAX_GROUP, MAX_GROUP_BYTES, WRITE_QUEUE_REQUESTS};
 use crate::LogError;
 
 /// A request and the channel for its reply.
@@ -93,14 +94,31 @@ impl Queue {
         drop(dropped);
     }
 
+    /// The number of queued jobs.
+    pub(super) fn len(&self) -> usize {
+        self.lock().jobs.len()
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
     /// Waits for jobs and takes as many as one transaction may have: at most [`MAX_GROUP`], at most about
     /// [`MAX_GROUP_BYTES`], and one for each session. `None` when the queue is closed and empty.
-    pub(super) async fn next_group(&self) -> Option<Vec<Job>> {
+    ///
+    /// If there are jobs, but fewer than `expected`, other tasks run first, at most for [`GATHER_WAIT`]: the callers of the
+    /// last transaction probably send their next requests now.
+    pub(super) async fn next_group(&self, expected: usize) -> Option<Vec<Job>> {
+        let mut gathering_since = None;
         loop {
+            let count = self.len();
+            if (1..expected.min(MAX_GROUP)).contains(&count) && !self.is_closed() {
+                let since = *gathering_since.get_or_insert_with(Instant::now);
+                if since.elapsed() < GATHER_WAIT {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            }
             {
                 let mut state = self.lock();
                 let group = take_group(&mut state.jobs);

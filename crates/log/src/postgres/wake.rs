@@ -17,6 +17,9 @@ use super::db_error::describe;
 /// The index of followed sessions is never rebuilt while it has fewer entries than this.
 const REBUILD_AT_LEAST: usize = 64;
 
+/// The largest number of sessions in one notification. Each takes at most 38 bytes, and the server allows 8,000.
+const PAYLOAD_PAIRS: usize = 200;
+
 const HEADS: &str = "SELECT id, head FROM sessions WHERE id = ANY ($1::bytea[])";
 
 /// Finds followed sessions by their hash.
@@ -73,6 +76,15 @@ pub(super) fn hash_text(session: &SessionId) -> String {
 /// The name of the channel for the log in this schema. Channels are shared by all schemas of a database.
 pub(super) fn channel_name(schema: &str) -> String {
     format!("parlor_{:x}", hash(schema))
+}
+
+/// The notifications of a commit, from hashes and heads. Usually one; an empty commit has none.
+pub(super) fn payloads(incarnation: i64, heads: &[(String, Seq)]) -> Vec<String> {
+    let payload = |heads: &[(String, Seq)]| {
+        let pairs: Vec<String> = heads.iter().map(|(hash, head)| format!("{hash}:{}", head.0)).collect();
+        format!("{incarnation};{}", pairs.join(","))
+    };
+    heads.chunks(PAYLOAD_PAIRS).map(payload).collect()
 }
 
 pub(super) fn payload_of_deletion(incarnation: i64, session: &SessionId) -> String {

@@ -42,8 +42,12 @@ pub(super) async fn run(shared: Arc<Shared>, connection: Connection) {
         records: RecordCache::default(),
         unreleased: Vec::new(),
     };
-    while let Some(jobs) = shared.queue.next_group().await {
+    let mut expected = 0;
+    while let Some(jobs) = shared.queue.next_group(expected).await {
+        let count = jobs.len();
         writer.process(jobs).await;
+        // Those of the last transaction, and those that arrived meanwhile.
+        expected = count + shared.queue.len();
     }
     // The heartbeat has to end first; it would register this process again.
     shared.closed.send_replace(true);

@@ -52,7 +52,7 @@ async fn a_cut_connection_leaves_no_doubt() {
 }
 
 /// Waits until this many appends wait for a lock.
-async fn blocked_appends(database: &Database, count: i64) {
+pub(crate) async fn blocked_appends(database: &Database, count: i64) {
     let client = database.server.client(&database.name).await;
     let sql = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%Appends events%'
@@ -141,6 +141,27 @@ async fn followers_are_woken_after_a_reconnect() {
         writer.delete(&lease).await.unwrap();
         proxy.unblock();
         head.wait_for(|head| *head == Seq::START).await.unwrap();
+    })
+    .await;
+}
+
+/// The notification of an own append comes later than the wake-up, and is ignored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_wakes_followers_of_its_own_process_once() {
+    in_time(async {
+        let database = Database::create().await;
+        let (log, other) = (database.log().await, database.log().await);
+        let (lease, lease_of_other) =
+            (log.acquire(&session("s")).await.unwrap(), other.acquire(&session("t")).await.unwrap());
+        let (mut own, mut foreign) = (log.head(&session("s")), log.head(&session("t")));
+        for round in 0..10 {
+            log.append(&lease, Seq(round), &[new_entry("x")]).await.unwrap();
+            own.wait_for(|head| *head == Seq(round + 1)).await.unwrap();
+            // Notifications come in the order of the commits.
+            other.append(&lease_of_other, Seq(round), &[new_entry("y")]).await.unwrap();
+            foreign.wait_for(|head| *head == Seq(round + 1)).await.unwrap();
+            assert!(!own.has_changed().unwrap());
+        }
     })
     .await;
 }

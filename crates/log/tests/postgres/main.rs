@@ -5,6 +5,7 @@
 
 mod child;
 mod connections;
+mod groups;
 mod proxy;
 mod server;
 mod sync_wait;

@@ -1,5 +1,4 @@
--- Appends events and keeps partial text for many sessions in one statement, which is a transaction of its own. A process
--- that is paused in the middle of it holds no lock: the server needs nothing more from it.
+-- Appends events and keeps partial text for those of many sessions for which that is possible.
 --
 -- The lease of each session is locked, so that nobody can take it over before the commit. What is not held, or has another
 -- head than expected, is left out; the others are not affected.

@@ -1,8 +1,8 @@
 //! The log in a PostgreSQL database, for any number of processes on any number of machines.
 //!
 //! A log has a writer task with one connection, which commits all requests that wait at the same time together
-//! ([`writer`]); a task that sends heartbeats ([`node`]); a task that listens for the appends of others ([`wake`]); and a
-//! few connections for reading ([`readers`]). Each write is one statement and a transaction of its own, so that a process
+//! (`writer.rs`); a task that sends heartbeats (`node.rs`); a task that listens for the appends of others (`wake.rs`); and a
+//! few connections for reading (`readers.rs`). Each write is one statement and a transaction of its own, so that a process
 //! that is paused at any moment holds no lock. Poolers that share a connection between transactions cannot be used.
 
 mod append;

@@ -70,7 +70,7 @@ async fn refused_requests_do_not_affect_the_others_of_their_group() {
         let mut keep = log.keep_partial_text(text, part(4, " and half"));
         assert!(appends.iter_mut().all(is_pending) && is_pending(&mut keep));
         let steal =
-            "DELETE FROM leases WHERE session = 'taken'; UPDATE sessions SET head = 7 WHERE id = 'moved'";
+            "UPDATE leases SET token = 0 WHERE session = 'taken'; UPDATE sessions SET head = 7 WHERE id = 'moved'";
         database.server.execute(&database.name, steal).await;
         blocker.batch_execute("COMMIT").await.unwrap();
         assert_eq!(first.await.unwrap(), Seq(2));

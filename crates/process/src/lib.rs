@@ -36,10 +36,11 @@ pub use backend::{MAX_PROCESSES, Processes, SHUTDOWN_GRACE, spawn_refusal};
 pub use confine::{CHILD_FILE_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimits, set_child_limits};
 pub use error::SpawnError;
 pub use oom::{CHILD_OOM_SCORE, prepare_child_oom_score};
-pub use process::{OutputPosition, Process, RetainedOutput, spawn, spawn_unconfined};
+pub use process::{Process, RetainedOutput, spawn, spawn_unconfined};
 pub use program::{DEFAULT_PATH, find_program};
 pub use startup_code::unmap_startup_code;
 pub use stdin::{WriteError, WriteId, WriteStatus};
+pub use tail::{MAX_RETAINED_RUNS, OutputChunk};
 pub use terminal::TerminalDimensions;
 pub use terminals::{
     MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TerminalEvent, TerminalInfo, TerminalView, Terminals,

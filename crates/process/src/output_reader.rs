@@ -17,6 +17,7 @@ use crate::{BULK_PIECE_BYTES, ChildEvent, DRAIN_BYTES, OUTPUT_PIECE_BYTES, Proce
 pub(crate) struct OutputReader {
     fd: RegisteredFd,
     stream: OutputStream,
+    /// Shared with the reader of the other stream.
     tail: Arc<Mutex<Tail>>,
     /// The size of one read.
     read_bytes: usize,
@@ -69,7 +70,7 @@ impl OutputReader {
                 Ok(0) => return Flow::Ended,
                 Ok(count) => {
                     self.widen_after(count);
-                    self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes);
+                    self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(self.stream, &bytes);
                     permit.send(ProcessReport {
                         process,
                         event: ChildEvent::Output { stream: self.stream, bytes },

@@ -21,7 +21,7 @@ use crate::output_reader::OutputReader;
 use crate::program::Program;
 use crate::stdin::{Queue, WriteError, WriteId, WriteStatus};
 use crate::supervise::{Supervisor, is_alive};
-use crate::tail::Tail;
+use crate::tail::{OutputChunk, Tail};
 use crate::terminal::{self, TerminalDimensions};
 use crate::{MAX_RETAINED_BYTES, ProcessNumber, ProcessReport, SpawnError};
 
@@ -32,7 +32,7 @@ pub struct Process {
     shared: Arc<Shared>,
     pidfd: RegisteredFd,
     terminal: Option<RegisteredFd>,
-    tails: Vec<(OutputStream, Arc<Mutex<Tail>>)>,
+    tail: Arc<Mutex<Tail>>,
     task: JoinHandle<()>,
 }
 
@@ -68,7 +68,7 @@ fn spawn_with(
     confinement: Confinement,
 ) -> Result<Process, SpawnError> {
     let mut program = Program::new(start)?;
-    let tail = || Arc::new(Mutex::new(Tail::new(start.retain_bytes.min(MAX_RETAINED_BYTES))));
+    let tail = Tail::new(start.retain_bytes.min(MAX_RETAINED_BYTES));
     let (child, terminal, outputs) = match start.stdio {
         StdioKind::Terminal => {
             let (our_side, child_side) = terminal::open(TerminalDimensions::default())?;
@@ -80,7 +80,7 @@ fn spawn_with(
             };
             let our_side = register(our_side, Interest::READABLE | Interest::WRITABLE)?;
             let child = start_child(&mut program, &streams, start, confinement)?;
-            let outputs = vec![(Arc::clone(&our_side), OutputStream::Terminal, tail())];
+            let outputs = vec![(Arc::clone(&our_side), OutputStream::Terminal)];
             (child, Some((our_side, child_side)), outputs)
         }
         StdioKind::Pipes => {
@@ -97,22 +97,19 @@ fn spawn_with(
             let (stdout, stderr) =
                 (register(stdout, Interest::READABLE)?, register(stderr, Interest::READABLE)?);
             let child = start_child(&mut program, &streams, start, confinement)?;
-            (
-                child,
-                None,
-                vec![(stdout, OutputStream::Stdout, tail()), (stderr, OutputStream::Stderr, tail())],
-            )
+            (child, None, vec![(stdout, OutputStream::Stdout), (stderr, OutputStream::Stderr)])
         }
     };
-    Ok(supervise(child, terminal, outputs, number, reports))
+    Ok(supervise(child, terminal, outputs, tail, number, reports))
 }
 
-type OpenStream = (RegisteredFd, OutputStream, Arc<Mutex<Tail>>);
+type OpenStream = (RegisteredFd, OutputStream);
 
 fn supervise(
     child: (Pid, RegisteredFd),
     terminal: Option<(RegisteredFd, OwnedFd)>,
     streams: Vec<OpenStream>,
+    tail: Tail,
     number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
 ) -> Process {
@@ -123,8 +120,9 @@ fn supervise(
         state: Mutex::new(State { input, kill_at: None, has_ended: false }),
         wake: Notify::new(),
     });
-    let tails = streams.iter().map(|(_, stream, tail)| (*stream, Arc::clone(tail))).collect();
-    let mut readers = streams.into_iter().map(|(fd, stream, tail)| OutputReader::new(fd, stream, tail));
+    let tail = Arc::new(Mutex::new(tail));
+    let mut readers =
+        streams.into_iter().map(|(fd, stream)| OutputReader::new(fd, stream, Arc::clone(&tail)));
     let supervisor = Supervisor {
         number,
         pid,
@@ -137,7 +135,7 @@ fn supervise(
         reports,
     };
     let task = tokio::spawn(supervisor.run());
-    Process { pid, shared, pidfd, terminal, tails, task }
+    Process { pid, shared, pidfd, terminal, tail, task }
 }
 
 impl Process {
@@ -182,13 +180,12 @@ impl Process {
 
     /// The last bytes that the process wrote to `stream`: at most `retain_bytes` of its `StartProcess`.
     pub fn retained(&self, stream: OutputStream) -> Vec<u8> {
-        let tail = self.tails.iter().find(|(name, _)| *name == stream);
-        tail.map_or_else(Vec::new, |(_, tail)| tail.lock().unwrap_or_else(PoisonError::into_inner).to_vec())
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).stream_bytes(stream)
     }
 
     /// The retained output of all streams, for readers that poll it; usable after the exit too.
     pub fn retained_output(&self) -> RetainedOutput {
-        RetainedOutput(self.tails.iter().map(|(_, tail)| Arc::clone(tail)).collect())
+        RetainedOutput(Arc::clone(&self.tail))
     }
 
     /// Waits until the process and its supervisor task have ended.
@@ -198,28 +195,28 @@ impl Process {
     }
 }
 
-/// The retained output of all streams of a process.
+/// The retained output of all streams of a process. An offset counts the bytes of all streams, in the order in which
+/// [`ChildEvent::Output`](crate::ChildEvent::Output) reports them.
 #[derive(Clone, Debug)]
-pub struct RetainedOutput(Vec<Arc<Mutex<Tail>>>);
-
-/// How far a reader has read each stream.
-#[derive(Clone, Debug)]
-pub struct OutputPosition(Vec<u64>);
+pub struct RetainedOutput(Arc<Mutex<Tail>>);
 
 impl RetainedOutput {
-    /// The position before all output.
-    pub fn start_position(&self) -> OutputPosition {
-        OutputPosition(vec![0; self.0.len()])
+    /// The offset of the first retained byte that is not before `offset`; the end of the output if there is none.
+    pub fn first_offset(&self, offset: u64) -> u64 {
+        self.tail().first_offset(offset)
     }
 
-    /// Returns the output after `position`, one stream after another, and advances the position. Output that is not
-    /// retained any more is skipped.
-    pub fn read_since(&self, position: &mut OutputPosition) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for (tail, offset) in self.0.iter().zip(&mut position.0) {
-            bytes.extend(tail.lock().unwrap_or_else(PoisonError::into_inner).since(offset));
-        }
-        bytes
+    /// Returns the output from `offset` on, and moves the offset to the end. Output that is not retained any more is
+    /// missing between two chunks, or before the first one.
+    pub fn read_since(&self, offset: &mut u64) -> Vec<OutputChunk> {
+        let tail = self.tail();
+        let chunks = tail.since(*offset);
+        *offset = tail.end();
+        chunks
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -367,12 +364,10 @@ mod tests {
         };
         let mut program = Program::new(&start).unwrap();
         let child = start_child(&mut program, &streams, &start, Confinement::None).unwrap();
-        let output = |fd, stream| {
-            (register(fd, Interest::READABLE).unwrap(), stream, Arc::new(Mutex::new(Tail::new(0))))
-        };
+        let output = |fd, stream| (register(fd, Interest::READABLE).unwrap(), stream);
         let outputs = vec![output(stdout, OutputStream::Stdout), output(stderr, OutputStream::Stderr)];
         let (sender, reports) = mpsc::channel(queue);
-        let process = supervise(child, None, outputs, ProcessNumber(1), sender);
+        let process = supervise(child, None, outputs, Tail::new(0), ProcessNumber(1), sender);
         (process, OpenOutput { stdout: child_stdout, stderr: child_stderr }, reports)
     }
 

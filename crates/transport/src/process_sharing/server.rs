@@ -234,14 +234,13 @@ async fn serve_viewer(stream: UnixStream, table: &ProcessTable) -> std::io::Resu
     let Some(process) = found else { return write_line(&mut writer, &Value::Null).await };
     let mut events = table.event_count.subscribe();
     write_line(&mut writer, &json!({"watching": process.info.id})).await?;
-    let mut position = process.retained.start_position();
+    let mut offset = 0;
     loop {
         events.mark_unchanged();
         // The exit is read before the output, so that all output is sent before the exit.
         let exit = process.exit.get().copied();
-        let bytes = process.retained.read_since(&mut position);
-        if !bytes.is_empty() {
-            let text = base64_simd::STANDARD.encode_to_string(bytes);
+        for chunk in process.retained.read_since(&mut offset) {
+            let text = base64_simd::STANDARD.encode_to_string(chunk.bytes);
             write_line(&mut writer, &json!({"output": text})).await?;
         }
         if let Some(exit) = exit {

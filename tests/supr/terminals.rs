@@ -26,7 +26,19 @@ pub(crate) struct ProcessViewer {
 
 impl ProcessViewer {
     pub(crate) async fn open(server: &Server, id: &str) -> Self {
-        let url = format!("ws://{}/api/processes/{id}/ws", server.http);
+        Self::connect(server, &format!("{id}/ws")).await
+    }
+
+    /// Watches from the offset `after` on. Returns the offset at which the output begins, too.
+    async fn resume(server: &Server, id: &str, after: usize) -> (Self, u64) {
+        let mut viewer = Self::connect(server, &format!("{id}/ws?after={after}")).await;
+        let told = viewer.until("never").await.expect("the offset comes before output");
+        assert_eq!((&told["type"], viewer.shown.as_str()), (&json!("output"), ""));
+        (viewer, told["offset"].as_u64().unwrap())
+    }
+
+    async fn connect(server: &Server, path: &str) -> Self {
+        let url = format!("ws://{}/api/processes/{path}", server.http);
         let mut request = url.into_client_request().unwrap();
         request.headers_mut().insert("authorization", format!("Bearer {TOKEN}").parse().unwrap());
         let stream = TcpStream::connect(server.http).await.unwrap();
@@ -38,7 +50,7 @@ impl ProcessViewer {
         self.socket.send(message).await.unwrap();
     }
 
-    /// Waits until the process has shown `text`. If it ends first, returns the frame that says so.
+    /// Waits until the process has shown `text`. If a text message comes first, such as that of the exit, returns it.
     pub(crate) async fn until(&mut self, text: &str) -> Option<Value> {
         while !self.shown.contains(text) {
             match within_timeout(self.socket.next()).await {
@@ -157,8 +169,13 @@ impl Exec {
 
     /// Starts a shell script and waits until the output contains `text`.
     fn run(&mut self, name: &str, script: &str, text: &str) {
+        self.run_with_cap(name, script, text, 1 << 20);
+    }
+
+    fn run_with_cap(&mut self, name: &str, script: &str, text: &str, cap: usize) {
         let params = json!({
             "processId": name, "argv": ["/bin/sh", "-c", script], "cwd": "/", "env": {"SECRET": "hidden"}, "tty": true,
+            "outputBytesCap": cap,
         });
         self.send(&json!({"id": 2, "method": "command/exec", "params": params}));
         let encoded = base64_simd::STANDARD.encode_to_string(text);
@@ -213,6 +230,41 @@ async fn processes_of_a_stdio_client_can_be_watched() {
     drop(exec.0.stdin.take());
     assert!(exec.0.wait().unwrap().success());
     assert_eq!(process_sockets(&server), 0);
+}
+
+#[tokio::test]
+async fn a_viewer_of_a_stdio_client_resumes_after_an_offset() {
+    let server = Server::start();
+    let mut exec = Exec::start(&server);
+    exec.run("job", "echo ready; read a; echo got $a; read b; exit 5", "ready\r\n");
+    let id = get(&server, "/api/processes").await[0]["id"].as_str().unwrap().to_owned();
+    let (mut first, offset) = ProcessViewer::resume(&server, &id, 0).await;
+    assert_eq!(offset, 0);
+    assert_eq!(first.until("ready\r\n").await, None);
+    let seen = std::mem::take(&mut first.shown);
+    drop(first);
+    // Output that nobody watches, until another client sees all of it.
+    let typed = |text: &str| {
+        let chunk = base64_simd::STANDARD.encode_to_string(text);
+        json!({"id": 3, "method": "command/exec/write", "params": {"processId": "job", "chunk": chunk}})
+    };
+    exec.send(&typed("it\n"));
+    let mut other = ProcessViewer::open(&server, &id).await;
+    assert_eq!(other.until("got it\r\n").await, None);
+    let (mut second, offset) = ProcessViewer::resume(&server, &id, seen.len()).await;
+    assert_eq!(offset, seen.len() as u64);
+    assert_eq!(second.until("got it\r\n").await, None);
+    assert_eq!(format!("{seen}{}", second.shown), other.shown, "no byte is missing or double");
+    let (_, offset) = ProcessViewer::resume(&server, &id, usize::MAX).await;
+    assert_eq!(offset, other.shown.len() as u64, "an offset beyond the end is clamped");
+    exec.send(&typed("\n"));
+    assert_eq!(second.until("never").await, Some(json!({"type": "exited", "exit_code": 5})));
+    // Of this one only four bytes are retained.
+    exec.run_with_cap("gap", "printf 0123456789; read a", "0123456789", 4);
+    let id = get(&server, "/api/processes").await[0]["id"].as_str().unwrap().to_owned();
+    let (mut viewer, offset) = ProcessViewer::resume(&server, &id, 2).await;
+    assert_eq!((offset, viewer.until("6789").await), (6, None));
+    assert_eq!(viewer.shown, "6789");
 }
 
 /// How many sockets of clients with processes there are.

@@ -1,18 +1,22 @@
 //! Shared terminals, which belong to no session and no connection: any client can view them, type, and end them.
 //!
 //! Each terminal keeps its last output. A view has a position in it, and the terminal does not wait for views: one that
-//! falls too far behind continues with the oldest output that is kept.
+//! falls too far behind continues with the oldest output that is kept. Offsets count the bytes of the output, so that a
+//! client can open another view where an earlier one has ended.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parlor_vocab::{Clock, ProcessExit, ProcessId, ProcessRefusal, StartProcess, StdioKind, Timestamp};
+use parlor_vocab::{
+    Clock, OutputStream, ProcessExit, ProcessId, ProcessRefusal, StartProcess, StdioKind, Timestamp,
+};
 use tokio::sync::{mpsc, watch};
 
+use crate::tail::Tail;
 use crate::{
-    ChildEvent, Process, ProcessNumber, ProcessReport, SHUTDOWN_GRACE, TERMINATE_GRACE, TerminalDimensions,
-    WriteId, spawn, spawn_refusal,
+    ChildEvent, OutputChunk, Process, ProcessNumber, ProcessReport, SHUTDOWN_GRACE, TERMINATE_GRACE,
+    TerminalDimensions, WriteId, spawn, spawn_refusal,
 };
 
 /// How many terminals may run at the same time.
@@ -27,7 +31,7 @@ pub const TERMINAL_BYTES: usize = 256 * 1024;
 /// The size of the channel of reports of one terminal.
 const REPORT_QUEUE: usize = 4;
 
-/// The escape sequence that resets a terminal emulator. A view sends it after it has missed output.
+/// The escape sequence that resets a terminal emulator. A view without offsets sends it after it has missed output.
 const RESET: &[u8] = b"\x1bc";
 
 /// The shared terminals.
@@ -79,9 +83,7 @@ struct State {
     process: Option<Process>,
     ending: Option<ProcessExit>,
     /// The last output.
-    output: VecDeque<u8>,
-    /// The number of output bytes in all.
-    written: u64,
+    output: Tail,
 }
 
 impl Terminals {
@@ -133,8 +135,7 @@ impl Terminals {
                 size,
                 process: Some(process),
                 ending: None,
-                output: VecDeque::new(),
-                written: 0,
+                output: Tail::new(TERMINAL_BYTES),
             }),
             progress: watch::channel(0).0,
         });
@@ -158,11 +159,14 @@ impl Terminals {
         true
     }
 
-    /// Opens a view that begins with the oldest kept output.
-    pub fn view(&self, number: u64) -> Option<TerminalView> {
+    /// Opens a view that begins at the offset `after`, or with the oldest kept output. A view with an `after` gets only
+    /// output of the program, whose offsets show what it has missed. A view without gets a reset sequence after it has
+    /// missed output.
+    pub fn view(&self, number: u64, after: Option<u64>) -> Option<TerminalView> {
         let terminal = Arc::clone(lock(&self.table).by_number.get(&number)?);
         let progress = terminal.progress.subscribe();
-        Some(TerminalView { terminal, progress, position: 0, has_ended: false })
+        let offset = lock(&terminal.state).output.first_offset(after.unwrap_or(0));
+        Some(TerminalView { terminal, progress, offset, sends_resets: after.is_none(), has_ended: false })
     }
 
     /// Ends all terminals and waits for their processes.
@@ -199,17 +203,14 @@ impl Terminal {
             let mut state = lock(&self.state);
             match report.event {
                 ChildEvent::Output { bytes, .. } => {
-                    state.written += bytes.len() as u64;
-                    state.output.extend(bytes);
-                    let excess = state.output.len().saturating_sub(TERMINAL_BYTES);
-                    state.output.drain(..excess);
-                    self.progress.send_replace(state.written);
+                    state.output.push(OutputStream::Terminal, &bytes);
+                    self.progress.send_replace(state.output.end());
                 }
                 ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
                 ChildEvent::Exited(ending) => {
                     state.process = None;
                     state.ending = Some(ending);
-                    self.progress.send_replace(state.written + 1);
+                    self.progress.send_replace(state.output.end() + 1);
                 }
             }
         }
@@ -242,8 +243,10 @@ impl Terminal {
 pub struct TerminalView {
     terminal: Arc<Terminal>,
     progress: watch::Receiver<u64>,
-    /// The number of output bytes that the view has seen.
-    position: u64,
+    /// The offset of the next byte that the view has not seen.
+    offset: u64,
+    /// Whether [`RESET`] precedes output after a gap.
+    sends_resets: bool,
     has_ended: bool,
 }
 
@@ -251,12 +254,17 @@ pub struct TerminalView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TerminalEvent {
     /// The program wrote output.
-    Output(Vec<u8>),
+    Output(OutputChunk),
     /// The program has ended. Always the last event.
     Ended(ProcessExit),
 }
 
 impl TerminalView {
+    /// The offset of the next byte that the view has not seen.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Waits for the next event; `None` after the end. Cancel safe.
     pub async fn next(&mut self) -> Option<TerminalEvent> {
         if self.has_ended {
@@ -275,18 +283,15 @@ impl TerminalView {
 
     fn try_next(&mut self) -> Option<TerminalEvent> {
         let state = lock(&self.terminal.state);
-        let missing = usize::try_from(state.written - self.position).unwrap_or(usize::MAX);
-        if missing == 0 {
+        // A terminal has one stream, so there is at most one chunk.
+        let Some(mut chunk) = state.output.since(self.offset).pop() else {
             return state.ending.map(TerminalEvent::Ended);
+        };
+        if self.sends_resets && chunk.offset > self.offset {
+            chunk.bytes.splice(..0, RESET.iter().copied());
         }
-        let mut bytes = Vec::new();
-        // A new view has shown nothing yet, so it needs no reset.
-        if missing > state.output.len() && self.position > 0 {
-            bytes.extend(RESET);
-        }
-        bytes.extend(state.output.iter().skip(state.output.len().saturating_sub(missing)));
-        self.position = state.written;
-        Some(TerminalEvent::Output(bytes))
+        self.offset = state.output.end();
+        Some(TerminalEvent::Output(chunk))
     }
 
     /// Types. Returns false if the program has ended or does not read its input.
@@ -342,7 +347,7 @@ mod tests {
         let mut shown = Vec::new();
         loop {
             match view.next().await {
-                Some(TerminalEvent::Output(bytes)) => shown.extend(bytes),
+                Some(TerminalEvent::Output(chunk)) => shown.extend(chunk.bytes),
                 Some(TerminalEvent::Ended(ending)) => {
                     return (String::from_utf8_lossy(&shown).into_owned(), Some(ending));
                 }
@@ -361,7 +366,7 @@ mod tests {
         let info = terminals.start(shell("stty size; read a; echo got $a; read b; exit 7"), SIZE).unwrap();
         assert_eq!((info.number, info.size, info.ending), (1, SIZE, None));
         assert!(info.pid > 0);
-        let (mut one, mut two) = (terminals.view(1).unwrap(), terminals.view(1).unwrap());
+        let (mut one, mut two) = (terminals.view(1, None).unwrap(), terminals.view(1, None).unwrap());
         until(&mut one, "\n").await;
         assert!(one.write(b"first\n".to_vec()));
         until(&mut two, "got first").await;
@@ -371,7 +376,7 @@ mod tests {
         let end = until(&mut one, "never").await.1;
         assert_eq!(end, Some(ProcessExit::Code(7)));
         assert_eq!(one.next().await, None);
-        let (shown, end) = until(&mut terminals.view(1).unwrap(), "never").await;
+        let (shown, end) = until(&mut terminals.view(1, None).unwrap(), "never").await;
         assert!(shown.contains("got first") && end == Some(ProcessExit::Code(7)), "{shown}");
         assert!(!one.write(b"late".to_vec()));
         assert_eq!(terminals.list()[0].ending, Some(ProcessExit::Code(7)));
@@ -383,17 +388,39 @@ mod tests {
         let terminals = terminals();
         let script = "echo begin; read a; head -c 600000 /dev/zero | tr '\\0' x; echo done; read b";
         terminals.start(shell(script), SIZE).unwrap();
-        let (mut fast, mut slow) = (terminals.view(1).unwrap(), terminals.view(1).unwrap());
+        let (mut fast, mut slow) = (terminals.view(1, None).unwrap(), terminals.view(1, None).unwrap());
         until(&mut slow, "begin").await;
         fast.write(b"\n".to_vec());
         until(&mut fast, "done").await;
-        let Some(TerminalEvent::Output(bytes)) = slow.next().await else { panic!("output") };
-        assert_eq!(bytes.len(), RESET.len() + TERMINAL_BYTES);
-        assert!(bytes.starts_with(RESET) && bytes.ends_with(b"done\r\n"));
-        let Some(TerminalEvent::Output(bytes)) = terminals.view(1).unwrap().next().await else {
+        let Some(TerminalEvent::Output(chunk)) = slow.next().await else { panic!("output") };
+        assert_eq!(chunk.bytes.len(), RESET.len() + TERMINAL_BYTES);
+        assert!(chunk.bytes.starts_with(RESET) && chunk.bytes.ends_with(b"done\r\n"));
+        let Some(TerminalEvent::Output(chunk)) = terminals.view(1, None).unwrap().next().await else {
             panic!("output")
         };
-        assert_eq!(bytes.len(), TERMINAL_BYTES);
+        assert_eq!(chunk.bytes.len(), TERMINAL_BYTES);
+        terminals.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_view_with_an_offset_continues_there_and_shows_gaps_by_offsets_only() {
+        let terminals = terminals();
+        let script = "printf 0123456789; read a; head -c 600000 /dev/zero | tr '\\0' x; printf done; read b";
+        terminals.start(shell(script), SIZE).unwrap();
+        let mut first = terminals.view(1, Some(0)).unwrap();
+        until(&mut first, "9").await;
+        let mut second = terminals.view(1, Some(4)).unwrap();
+        assert_eq!(second.offset(), 4);
+        let chunk = OutputChunk { offset: 4, bytes: b"456789".to_vec() };
+        assert_eq!(second.next().await, Some(TerminalEvent::Output(chunk)));
+        assert_eq!(terminals.view(1, Some(u64::MAX)).unwrap().offset(), 10, "clamped to the end");
+        first.write(b"\n".to_vec());
+        until(&mut first, "done").await;
+        let start = first.offset() - TERMINAL_BYTES as u64;
+        let Some(TerminalEvent::Output(chunk)) = second.next().await else { panic!("output") };
+        assert_eq!((chunk.offset, chunk.bytes.len()), (start, TERMINAL_BYTES));
+        assert!(!chunk.bytes.starts_with(RESET));
+        assert_eq!(terminals.view(1, Some(10)).unwrap().offset(), start, "the offset shows the gap");
         terminals.close().await;
     }
 
@@ -406,7 +433,7 @@ mod tests {
         let refused = terminals.start(shell("true"), SIZE);
         assert_eq!(refused, Err(ProcessRefusal::TooManyProcesses { limit: MAX_TERMINALS }));
         for number in 1..=MAX_TERMINALS as u64 {
-            let mut view = terminals.view(number).unwrap();
+            let mut view = terminals.view(number, None).unwrap();
             assert!(terminals.end(number));
             assert!(matches!(
                 until(&mut view, "never").await.1,
@@ -416,7 +443,7 @@ mod tests {
         // One more than the limit: the next start removes the oldest.
         for _ in 0..2 {
             let number = terminals.start(shell("true"), SIZE).unwrap().number;
-            until(&mut terminals.view(number).unwrap(), "never").await;
+            until(&mut terminals.view(number, None).unwrap(), "never").await;
         }
         assert_eq!(terminals.list().len(), MAX_ENDED_TERMINALS + 1);
         assert!(terminals.start(Vec::new(), SIZE).is_err());

@@ -45,16 +45,38 @@ pub async fn list_shared_processes(home: &Path) -> Vec<ProcessInfo> {
     processes
 }
 
-/// Watches the process `number` of the sharing server with process id `pid`. None if there is no such process.
-pub async fn watch_shared_process(home: &Path, pid: u32, number: u64) -> Option<Box<dyn ProcessViewer>> {
+/// Watches the process `number` of the sharing server with process id `pid`, from the offset `after` on, or from the oldest
+/// output that is left. None if there is no such process.
+pub async fn watch_shared_process(
+    home: &Path,
+    pid: u32,
+    number: u64,
+    after: Option<u64>,
+) -> Option<Box<dyn ProcessViewer>> {
     let path = socket_path(home, pid);
     let watching = async {
-        let mut server = send_request(connect_or_remove(&path).await?, &number.to_string()).await?;
-        read_line(&mut server).await?.get("watching")?;
-        Some(server)
+        if let Some(after) = after
+            && let Some(process) = watch(&path, &format!("{number} {after}")).await
+        {
+            return Some(process);
+        }
+        // An older server does not know offsets, and answers as if there were no such process.
+        watch(&path, &number.to_string()).await
     };
-    let server = timeout(SHARING_WAIT, watching).await.ok()??;
-    Some(Box::new(RemoteProcess { server, partial: Vec::new(), has_ended: false }))
+    let process = timeout(SHARING_WAIT, watching).await.ok()??;
+    Some(Box::new(process))
+}
+
+async fn watch(path: &Path, request: &str) -> Option<RemoteProcess> {
+    let mut server = send_request(connect_or_remove(path).await?, request).await?;
+    let answer = read_line(&mut server).await?;
+    answer.get("watching")?;
+    Some(RemoteProcess { server, start_offset: offset(&answer), partial: Vec::new(), has_ended: false })
+}
+
+/// The offset in a line of a sharing server; older servers send none.
+fn offset(line: &Value) -> Option<u64> {
+    line.get("offset").and_then(Value::as_u64)
 }
 
 /// A connection to a sharing server.
@@ -74,6 +96,7 @@ async fn read_line(server: &mut SharingServer) -> Option<Value> {
 /// A process of another parlor process.
 struct RemoteProcess {
     server: SharingServer,
+    start_offset: Option<u64>,
     /// The part of the next line that was read before `next` was cancelled.
     partial: Vec<u8>,
     has_ended: bool,
@@ -81,6 +104,10 @@ struct RemoteProcess {
 
 #[async_trait]
 impl ProcessViewer for RemoteProcess {
+    fn start_offset(&self) -> Option<u64> {
+        self.start_offset
+    }
+
     async fn next(&mut self) -> Option<ViewerEvent> {
         if self.has_ended {
             return None;
@@ -95,8 +122,8 @@ impl ProcessViewer for RemoteProcess {
             self.has_ended = true;
             return Some(ViewerEvent::Exited(code.as_i64().and_then(|code| i32::try_from(code).ok())));
         }
-        let output = line.get("output")?.as_str()?;
-        Some(ViewerEvent::Output(base64_simd::STANDARD.decode_to_vec(output).ok()?))
+        let bytes = base64_simd::STANDARD.decode_to_vec(line.get("output")?.as_str()?).ok()?;
+        Some(ViewerEvent::Output { offset: offset(&line), bytes })
     }
 
     fn write(&mut self, _bytes: Vec<u8>) -> bool {
@@ -122,14 +149,20 @@ mod tests {
 
     /// Starts a sharing server with process id `pid` that answers every request with `answer` and then sends nothing more.
     fn start_server(home: &TempDir, pid: u32, answer: String) {
+        start_server_with(home, pid, move |_| answer.clone());
+    }
+
+    /// Starts a sharing server with process id `pid` that answers a request with the text that `answer` gives.
+    fn start_server_with(home: &TempDir, pid: u32, answer: impl Fn(&str) -> String + Send + 'static) {
         let path = home.path().join("run").join(format!("{pid}.sock"));
         let listener = UnixListener::bind(path).unwrap();
         tokio::spawn(async move {
             let mut open = Vec::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let mut stream = BufReader::new(stream);
-                let _ = stream.read_line(&mut String::new()).await;
-                let _ = stream.write_all(answer.as_bytes()).await;
+                let mut request = String::new();
+                let _ = stream.read_line(&mut request).await;
+                let _ = stream.write_all(answer(request.trim()).as_bytes()).await;
                 open.push(stream);
             }
         });
@@ -180,7 +213,7 @@ mod tests {
         let begun = Instant::now();
         assert_eq!(timeout(2 * SHARING_WAIT, pids(&home)).await, Ok(vec![2]));
         assert!(begun.elapsed() >= SHARING_WAIT);
-        let viewer = timeout(2 * SHARING_WAIT, watch_shared_process(home.path(), 1, 1)).await;
+        let viewer = timeout(2 * SHARING_WAIT, watch_shared_process(home.path(), 1, 1, Some(0))).await;
         assert!(viewer.is_ok_and(|viewer| viewer.is_none()));
     }
 
@@ -197,10 +230,44 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_view_has_the_offsets_that_the_server_tells() {
+        let home = home();
+        start_server_with(&home, 1, |request| match request {
+            "7 100" => {
+                "{\"watching\":\"1-7\",\"offset\":120}\n{\"output\":\"aGk=\",\"offset\":120}\n".to_owned()
+            }
+            other => panic!("{other}"),
+        });
+        let mut viewer = watch_shared_process(home.path(), 1, 7, Some(100)).await.expect("a viewer");
+        assert_eq!(viewer.start_offset(), Some(120));
+        let output = ViewerEvent::Output { offset: Some(120), bytes: b"hi".to_vec() };
+        assert_eq!(viewer.next().await, Some(output));
+    }
+
+    #[tokio::test]
+    async fn a_process_of_an_older_server_is_watched_from_the_start_and_without_offsets() {
+        let home = home();
+        // As before offsets existed: a request that is not a number is answered like that of an unknown process.
+        start_server_with(&home, 1, |request| match request {
+            "7" => "{\"watching\":\"1-7\"}\n{\"output\":\"aGk=\"}\n{\"exited\":0}\n".to_owned(),
+            _ => "null\n".to_owned(),
+        });
+        for after in [None, Some(0), Some(100)] {
+            let mut viewer = watch_shared_process(home.path(), 1, 7, after).await.expect("a viewer");
+            assert_eq!(viewer.start_offset(), None);
+            let output = ViewerEvent::Output { offset: None, bytes: b"hi".to_vec() };
+            assert_eq!(viewer.next().await, Some(output));
+            assert_eq!(viewer.next().await, Some(ViewerEvent::Exited(Some(0))));
+            assert_eq!(viewer.next().await, None);
+        }
+        assert!(watch_shared_process(home.path(), 1, 8, Some(0)).await.is_none());
+    }
+
+    #[tokio::test]
     async fn cancelled_reads_do_not_raise_the_limit_of_a_line() {
         let (mut server, stream) = UnixStream::pair().unwrap();
-        let mut process =
-            RemoteProcess { server: BufReader::new(stream), partial: Vec::new(), has_ended: false };
+        let (client, partial) = (BufReader::new(stream), Vec::new());
+        let mut process = RemoteProcess { server: client, start_offset: None, partial, has_ended: false };
         tokio::spawn(async move { while server.write_all(&[b'x'; 4096]).await.is_ok() {} });
         let limit = usize::try_from(MAX_SHARING_LINE_BYTES).unwrap();
         // `next` is cancelled again and again, as it is by the pings of a WebSocket.

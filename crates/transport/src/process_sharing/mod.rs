@@ -70,8 +70,14 @@ impl TerminalSize {
 /// What a viewer sees of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ViewerEvent {
-    /// Bytes that the process wrote.
-    Output(Vec<u8>),
+    /// The process wrote output.
+    Output {
+        /// How many bytes the process wrote before these. None if the process is shared by an older parlor, which does not
+        /// tell.
+        offset: Option<u64>,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
     /// The process has exited, with this code if it has one; see [`exit_code`].
     Exited(Option<i32>),
 }
@@ -79,6 +85,10 @@ pub enum ViewerEvent {
 /// A view on one running process.
 #[async_trait]
 pub trait ProcessViewer: Send {
+    /// The offset at which the view begins. None if the process is shared by an older parlor, which does not tell; such a
+    /// view begins with the oldest output that is left.
+    fn start_offset(&self) -> Option<u64>;
+
     /// Waits for the next event. None after the exit, or if the connection to the process is lost. Cancel safe.
     async fn next(&mut self) -> Option<ViewerEvent>;
 

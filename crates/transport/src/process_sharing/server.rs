@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use parlor_process::{Processes, RetainedOutput};
+use parlor_process::{OutputChunk, Processes, RetainedOutput};
 use parlor_vocab::{
     Answer, Backend, Clock, ProcessEvent, ProcessExit, ProcessId, ProcessRefusal, ProcessReply,
     ProcessRequest, StdioKind, Ticket, Update, UpdateOf,
@@ -156,6 +156,10 @@ impl ProcessTable {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn process(&self, number: u64) -> Option<Arc<SharedProcess>> {
+        self.state().by_number.get(&number).cloned()
+    }
+
     fn add(&self, start: Start, pid: u32, retained: RetainedOutput, clock: &dyn Clock) {
         let mut state = self.state();
         state.last_number += 1;
@@ -218,7 +222,8 @@ async fn accept_viewers(listener: UnixListener, table: Arc<ProcessTable>) {
     accept_connections(accept, serve, CancellationToken::new()).await;
 }
 
-/// Answers the one request of a viewer: `list`, or the number of a process to watch.
+/// Answers the one request of a viewer: `list`, or `NUMBER` to watch a process, or `NUMBER OFFSET` to watch it from an offset
+/// on.
 async fn serve_viewer(stream: UnixStream, table: &ProcessTable) -> std::io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut request = String::new();
@@ -230,18 +235,19 @@ async fn serve_viewer(stream: UnixStream, table: &ProcessTable) -> std::io::Resu
             table.state().by_number.values().map(|process| process.info.clone()).collect();
         return write_line(&mut writer, &json!(list)).await;
     }
-    let found = request.parse().ok().and_then(|number: u64| table.state().by_number.get(&number).cloned());
-    let Some(process) = found else { return write_line(&mut writer, &Value::Null).await };
+    let watched = number_and_offset(request);
+    let found = watched.and_then(|(number, offset)| Some((table.process(number)?, offset)));
+    let Some((process, offset)) = found else { return write_line(&mut writer, &Value::Null).await };
     let mut events = table.event_count.subscribe();
-    write_line(&mut writer, &json!({"watching": process.info.id})).await?;
-    let mut offset = 0;
+    let mut offset = process.retained.first_offset(offset);
+    write_line(&mut writer, &json!({"watching": process.info.id, "offset": offset})).await?;
     loop {
         events.mark_unchanged();
         // The exit is read before the output, so that all output is sent before the exit.
         let exit = process.exit.get().copied();
-        for chunk in process.retained.read_since(&mut offset) {
-            let text = base64_simd::STANDARD.encode_to_string(chunk.bytes);
-            write_line(&mut writer, &json!({"output": text})).await?;
+        for OutputChunk { offset, bytes } in process.retained.read_since(&mut offset) {
+            let text = base64_simd::STANDARD.encode_to_string(bytes);
+            write_line(&mut writer, &json!({"output": text, "offset": offset})).await?;
         }
         if let Some(exit) = exit {
             return write_line(&mut writer, &json!({"exited": exit_code(exit)})).await;
@@ -251,6 +257,14 @@ async fn serve_viewer(stream: UnixStream, table: &ProcessTable) -> std::io::Resu
             // A viewer sends nothing after its request, so the read ends when the viewer disconnects.
             _ = reader.read_u8() => return Ok(()),
         }
+    }
+}
+
+/// The process that a viewer wants to watch, and the offset at which it wants to begin: 0 if it names none.
+fn number_and_offset(request: &str) -> Option<(u64, u64)> {
+    match request.split_once(' ') {
+        Some((number, offset)) => Some((number.parse().ok()?, offset.parse().ok()?)),
+        None => Some((request.parse().ok()?, 0)),
     }
 }
 
@@ -271,6 +285,7 @@ pub fn exit_code(exit: ProcessExit) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
+    use std::path::Path;
 
     use parlor_vocab::{StartProcess, Timestamp};
     use tokio::time::Instant;
@@ -287,10 +302,18 @@ mod tests {
 
     /// Starts a shell that runs until it is ended.
     fn start(shared: &mut SharedProcesses, name: &str) -> Result<ProcessReply, ProcessRefusal> {
+        start_script(shared, name, "echo hi; exec sleep 600")
+    }
+
+    fn start_script(
+        shared: &mut SharedProcesses,
+        name: &str,
+        script: &str,
+    ) -> Result<ProcessReply, ProcessRefusal> {
         let start = StartProcess {
             process: ProcessId::parse(name).unwrap(),
             program: "/bin/sh".to_owned(),
-            args: vec!["-c".to_owned(), "echo hi; exec sleep 600".to_owned()],
+            args: vec!["-c".to_owned(), script.to_owned()],
             arg0: None,
             folder: "/".into(),
             env: Vec::new(),
@@ -330,6 +353,80 @@ mod tests {
         };
         timeout(VIEWER_WAIT, swept).await.expect("a sweep");
         assert!(UnixStream::connect(&socket).await.is_ok(), "its own socket is left");
+        shared.closed().await;
+    }
+
+    /// Sends `request` and reads `count` lines.
+    async fn ask(path: &Path, request: &str, count: usize) -> Vec<Value> {
+        let mut stream = BufReader::new(UnixStream::connect(path).await.unwrap());
+        stream.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+        let mut lines = Vec::new();
+        for _ in 0..count {
+            let mut line = String::new();
+            stream.read_line(&mut line).await.unwrap();
+            lines.push(serde_json::from_str(&line).unwrap());
+        }
+        lines
+    }
+
+    /// Waits until the client of the door has got `count` bytes of output.
+    async fn wait_for_output(shared: &mut SharedProcesses, mut count: usize) {
+        while count > 0 {
+            if let Some(Update::Event(ProcessEvent::ProcessOutput { bytes, .. })) = shared.next().await {
+                count -= bytes.len();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_viewer_begins_at_the_offset_that_it_asks_for() {
+        let home = tempfile::tempdir().unwrap();
+        let mut shared = SharedProcesses::new(Some(home.path().to_owned()), Arc::new(FixedClock));
+        start_script(&mut shared, "p", "printf 0123456789; exec sleep 600").unwrap();
+        wait_for_output(&mut shared, 10).await;
+        let path = shared.socket.as_ref().unwrap().path().to_owned();
+        let id = format!("{}-1", std::process::id());
+        let output = |text: &str, offset: u64| json!({"output": base64_simd::STANDARD.encode_to_string(text), "offset": offset});
+        let watching = |offset: u64| json!({"watching": id, "offset": offset});
+        assert_eq!(ask(&path, "1", 2).await, [watching(0), output("0123456789", 0)]);
+        assert_eq!(ask(&path, "1 4", 2).await, [watching(4), output("456789", 4)]);
+        assert_eq!(ask(&path, "1 10", 1).await, [watching(10)]);
+        assert_eq!(ask(&path, "1 18446744073709551615", 1).await, [watching(10)], "clamped to the end");
+        // No more requests than [`MAX_VIEWERS`] in this test: the server may not have noticed that earlier viewers are gone.
+        for invalid in ["2 0", "1 x", "1 1 1", "1 18446744073709551616"] {
+            assert_eq!(ask(&path, invalid, 1).await, [Value::Null], "{invalid}");
+        }
+        shared.closed().await;
+    }
+
+    #[tokio::test]
+    async fn a_viewer_sees_two_streams_in_their_order_and_gaps_by_the_offsets() {
+        let home = tempfile::tempdir().unwrap();
+        let mut shared = SharedProcesses::new(Some(home.path().to_owned()), Arc::new(FixedClock));
+        let flag = home.path().join("continue");
+        let script = format!(
+            "printf err >&2; while ! [ -e {flag:?} ]; do sleep 0.01; done; head -c 3000 /dev/zero; exec sleep 600"
+        );
+        start_script(&mut shared, "p", &script).unwrap();
+        wait_for_output(&mut shared, 3).await;
+        std::fs::write(&flag, "").unwrap();
+        wait_for_output(&mut shared, 3000).await;
+        let path = shared.socket.as_ref().unwrap().path().to_owned();
+        let ranges = async |request: &str, count: usize| -> Vec<(u64, usize)> {
+            let lines = ask(&path, request, 1 + count).await;
+            let outputs = lines.iter().skip(1);
+            let range = |line: &Value| {
+                let bytes = base64_simd::STANDARD.decode_to_vec(line["output"].as_str().unwrap()).unwrap();
+                (line["offset"].as_u64().unwrap(), bytes.len())
+            };
+            assert_eq!(lines[0]["offset"], lines[1]["offset"]);
+            outputs.map(range).collect()
+        };
+        // Each stream has its own limit of 1024 bytes.
+        assert_eq!(ranges("1", 2).await, [(0, 3), (1979, 1024)]);
+        assert_eq!(ranges("1 2", 2).await, [(2, 1), (1979, 1024)]);
+        assert_eq!(ranges("1 3", 1).await, [(1979, 1024)]);
+        assert_eq!(ranges("1 3000", 1).await, [(3000, 3)]);
         shared.closed().await;
     }
 

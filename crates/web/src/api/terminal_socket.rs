@@ -1,9 +1,12 @@
 //! A client that watches a process over a WebSocket: output and input are binary messages, everything else is JSON.
+//!
+//! A client that asks for output after an offset is told the offset of the first byte, and again after each gap.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use futures_util::{SinkExt, StreamExt};
@@ -18,7 +21,9 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::path_id::PathId;
 use crate::auth::trust::is_own_origin;
+use crate::query::number;
 use crate::random::uuid;
+use crate::response::text;
 use crate::site::Site;
 use crate::socket::connections::{ConnectionSlot, StopSignal};
 use crate::socket::handshake::{HandshakeError, authenticate, upgrade};
@@ -54,7 +59,13 @@ pub(crate) async fn accept(
         Ok(id) => id,
         Err(response) => return response,
     };
-    let viewer = match site.deps.processes.watch(&id).await {
+    let Ok(after) = number(&parts, "after") else {
+        return text(
+            StatusCode::BAD_REQUEST,
+            "after is a whole number: the offset of the first byte of output",
+        );
+    };
+    let viewer = match site.deps.processes.watch(&id, after.map(|after| after as u64)).await {
         Ok(viewer) => viewer,
         Err(error) => return error.response(),
     };
@@ -63,7 +74,7 @@ pub(crate) async fn accept(
         let Ok(upgraded) = on_upgrade.await else { return };
         let Some(socket) = open_socket(upgraded, MAX_TYPED_BYTES, &memory, None).await else { return };
         let (stop, _) = slot.occupy();
-        serve_viewer(viewer, socket, stop).await;
+        serve_viewer(viewer, socket, after.is_some(), stop).await;
         drop(slot);
     });
     response
@@ -98,14 +109,19 @@ enum End {
     Close(CloseCode, &'static str),
 }
 
-async fn serve_viewer(mut viewer: Box<dyn ProcessViewer>, mut socket: Socket, stop: StopSignal) {
+async fn serve_viewer(
+    mut viewer: Box<dyn ProcessViewer>,
+    mut socket: Socket,
+    tells_offsets: bool,
+    stop: StopSignal,
+) {
     let end = tokio::select! {
         biased;
         reason = stop.stopped() => {
             let (code, text) = reason.code_and_text();
             End::Close(code, text)
         }
-        end = forward(&mut *viewer, &mut socket) => end,
+        end = forward(&mut *viewer, &mut socket, tells_offsets) => end,
     };
     if let End::Close(code, reason) = end {
         let closing = async {
@@ -120,7 +136,15 @@ async fn serve_viewer(mut viewer: Box<dyn ProcessViewer>, mut socket: Socket, st
 }
 
 /// Forwards output to the client and input to the process until one of them is gone.
-async fn forward(viewer: &mut dyn ProcessViewer, socket: &mut Socket) -> End {
+async fn forward(viewer: &mut dyn ProcessViewer, socket: &mut Socket, tells_offsets: bool) -> End {
+    // The offset that the client expects of the next output.
+    let mut expected = None;
+    if let Some(offset) = viewer.start_offset().filter(|_| tells_offsets) {
+        if let Err(end) = send(socket, offset_message(offset)).await {
+            return end;
+        }
+        expected = Some(offset);
+    }
     let mut pings = interval_at(Instant::now() + TERMINAL_PING, TERMINAL_PING);
     let mut last_message = Instant::now();
     loop {
@@ -136,7 +160,15 @@ async fn forward(viewer: &mut dyn ProcessViewer, socket: &mut Socket) -> End {
                 }
             }
             event = viewer.next() => match event {
-                Some(ViewerEvent::Output(bytes)) => Message::Binary(Bytes::from(bytes)),
+                Some(ViewerEvent::Output { offset, bytes }) => {
+                    if let (Some(expected), Some(offset)) = (&mut expected, offset) {
+                        if offset != *expected && let Err(end) = send(socket, offset_message(offset)).await {
+                            return end;
+                        }
+                        *expected = offset + bytes.len() as u64;
+                    }
+                    Message::Binary(Bytes::from(bytes))
+                }
                 Some(ViewerEvent::Exited(code)) => {
                     Message::text(json!({"type": "exited", "exit_code": code}).to_string())
                 }
@@ -149,10 +181,21 @@ async fn forward(viewer: &mut dyn ProcessViewer, socket: &mut Socket) -> End {
                 Message::Ping(Bytes::new())
             }
         };
-        match timeout(TERMINAL_WRITE_WAIT, socket.send(message)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) | Err(_) => return End::Lost,
+        if let Err(end) = send(socket, message).await {
+            return end;
         }
+    }
+}
+
+/// Tells the client the offset of the next byte of output.
+fn offset_message(offset: u64) -> Message {
+    Message::text(json!({"type": "output", "offset": offset}).to_string())
+}
+
+async fn send(socket: &mut Socket, message: Message) -> Result<(), End> {
+    match timeout(TERMINAL_WRITE_WAIT, socket.send(message)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(End::Lost),
     }
 }
 

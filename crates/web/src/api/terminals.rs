@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use parlor_process::{TerminalDimensions, TerminalEvent, TerminalInfo, TerminalView, Terminals};
+use parlor_process::{OutputChunk, TerminalDimensions, TerminalEvent, TerminalInfo, TerminalView, Terminals};
 use parlor_transport::{
     ProcessInfo, ProcessViewer, TerminalSize, ViewerEvent, exit_code, list_shared_processes,
     watch_shared_process,
@@ -104,36 +104,49 @@ impl ProcessApi {
         if self.terminals.end(number) { Ok(()) } else { Err(ProcessApiError::Unknown) }
     }
 
-    /// Starts to watch a process, from the oldest output that is left of it.
-    pub(crate) async fn watch(&self, id: &str) -> Result<Box<dyn ProcessViewer>, ProcessApiError> {
+    /// Starts to watch a process, from the offset `after` on, or from the oldest output that is left of it.
+    pub(crate) async fn watch(
+        &self,
+        id: &str,
+        after: Option<u64>,
+    ) -> Result<Box<dyn ProcessViewer>, ProcessApiError> {
         let (pid, number) = server_and_number(id).ok_or(ProcessApiError::Unknown)?;
         if pid != std::process::id() {
-            return watch_shared_process(&self.state_folder, pid, number)
+            return watch_shared_process(&self.state_folder, pid, number, after)
                 .await
                 .ok_or(ProcessApiError::Unknown);
         }
-        let view = self.terminals.view(number);
-        view.map(|view| Box::new(TerminalViewer(view)) as _).ok_or(ProcessApiError::Unknown)
+        let view = self.terminals.view(number, after).ok_or(ProcessApiError::Unknown)?;
+        Ok(Box::new(TerminalViewer { start_offset: view.offset(), view }))
     }
 }
 
-struct TerminalViewer(TerminalView);
+struct TerminalViewer {
+    start_offset: u64,
+    view: TerminalView,
+}
 
 #[async_trait]
 impl ProcessViewer for TerminalViewer {
+    fn start_offset(&self) -> Option<u64> {
+        Some(self.start_offset)
+    }
+
     async fn next(&mut self) -> Option<ViewerEvent> {
-        Some(match self.0.next().await? {
-            TerminalEvent::Output(bytes) => ViewerEvent::Output(bytes),
+        Some(match self.view.next().await? {
+            TerminalEvent::Output(OutputChunk { offset, bytes }) => {
+                ViewerEvent::Output { offset: Some(offset), bytes }
+            }
             TerminalEvent::Ended(ending) => ViewerEvent::Exited(exit_code(ending)),
         })
     }
 
     fn write(&mut self, bytes: Vec<u8>) -> bool {
-        self.0.write(bytes)
+        self.view.write(bytes)
     }
 
     fn resize(&mut self, size: TerminalSize) {
-        self.0.resize(TerminalDimensions { columns: size.cols, rows: size.rows });
+        self.view.resize(TerminalDimensions { columns: size.cols, rows: size.rows });
     }
 }
 

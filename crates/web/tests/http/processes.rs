@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
 use futures_util::{SinkExt, StreamExt};
-use parlor_process::{MAX_TERMINALS, STDIN_BACKLOG_BYTES};
+use parlor_process::{MAX_TERMINALS, STDIN_BACKLOG_BYTES, TERMINAL_BYTES};
 use parlor_transport::MAX_TERMINAL_SIDE;
 use parlor_web::MAX_TYPED_BYTES;
 use serde_json::{Value, json};
@@ -39,7 +39,27 @@ async fn watch_script(server: &Server, script: &str) -> Client {
 }
 
 async fn watch(server: &Server, id: &str) -> Result<Client, Error> {
-    let mut request = format!("ws://{}/api/processes/{id}/ws", server.address).into_client_request()?;
+    open(server, &format!("{id}/ws")).await
+}
+
+/// Watches a process from an offset on. Returns the offset that the server tells first, too.
+async fn watch_after(server: &Server, id: &str, after: u64) -> (Client, u64) {
+    let mut client = open(server, &format!("{id}/ws?after={after}")).await.unwrap();
+    let message = client.next().await.unwrap().unwrap();
+    let offset = told_offset(&message).unwrap_or_else(|| panic!("{message:?} comes before the offset"));
+    (client, offset)
+}
+
+/// The offset in a message that tells the offset of the next output.
+fn told_offset(message: &Message) -> Option<u64> {
+    let Message::Text(text) = message else { return None };
+    let message: Value = serde_json::from_str(text.as_str()).unwrap();
+    assert_eq!(message["type"], "output", "{message}");
+    message["offset"].as_u64()
+}
+
+async fn open(server: &Server, path: &str) -> Result<Client, Error> {
+    let mut request = format!("ws://{}/api/processes/{path}", server.address).into_client_request()?;
     request.headers_mut().insert("sec-websocket-protocol", format!("token.{TOKEN}").parse().unwrap());
     let stream = TcpStream::connect(server.address).await.unwrap();
     Ok(client_async(request, stream).await?.0)
@@ -134,6 +154,82 @@ async fn a_viewer_sees_output_types_resizes_and_gets_the_exit_code() {
     let exited = client.next().await.unwrap().unwrap();
     assert_eq!(exited, Message::text(r#"{"type":"exited","exit_code":3}"#));
     assert_eq!(close(&mut client).await, Some((1000, String::new())));
+}
+
+#[tokio::test]
+async fn a_viewer_resumes_after_an_offset() {
+    let server = Server::start().await;
+    let started = start(&server, ECHO).await;
+    let id = started["id"].as_str().unwrap();
+    let (mut client, offset) = watch_after(&server, id, 0).await;
+    assert_eq!(offset, 0);
+    expect_output(&mut client, "hello").await;
+    client.send(Message::binary(b"one\n".to_vec())).await.unwrap();
+    expect_output(&mut client, "got one").await;
+    drop(client);
+    // Somebody else sees all of it, and causes output that the first client has not seen.
+    let mut other = watch(&server, id).await.unwrap();
+    expect_output(&mut other, "hellogot one").await;
+    other.send(Message::binary(b"two\n".to_vec())).await.unwrap();
+    expect_output(&mut other, "got two").await;
+    let seen = "hellogot one".len() as u64;
+    let (mut client, offset) = watch_after(&server, id, seen).await;
+    assert_eq!(offset, seen);
+    expect_output(&mut client, "got two").await;
+    // An offset beyond the end is clamped, and a client at the end gets new output only.
+    let end = seen + "got two".len() as u64;
+    for after in [end, end + 1, u64::MAX] {
+        let (mut client, offset) = watch_after(&server, id, after).await;
+        assert_eq!(offset, end, "{after}");
+        drop(client.close(None).await);
+    }
+    let (mut late, _) = watch_after(&server, id, end).await;
+    other.send(Message::binary(b"exit\n".to_vec())).await.unwrap();
+    for client in [&mut client, &mut late] {
+        let exited = client.next().await.unwrap().unwrap();
+        assert_eq!(exited, Message::text(r#"{"type":"exited","exit_code":3}"#));
+    }
+    // The output of an ended process can be resumed too.
+    let (mut client, offset) = watch_after(&server, id, 5).await;
+    assert_eq!(offset, 5);
+    expect_output(&mut client, "got onegot two").await;
+}
+
+#[tokio::test]
+async fn a_viewer_that_resumes_too_late_sees_the_gap() {
+    let server = Server::start().await;
+    // Numbers, so that output from a wrong offset is not the expected one.
+    let script = "stty raw -echo; printf hello; read -r line; seq -f %06.0f -s '' 60000; exec sleep 600";
+    let started = start(&server, script).await;
+    let id = started["id"].as_str().unwrap();
+    let (mut client, _) = watch_after(&server, id, 0).await;
+    expect_output(&mut client, "hello").await;
+    drop(client);
+    let mut other = watch(&server, id).await.unwrap();
+    other.send(Message::binary(b"\n".to_vec())).await.unwrap();
+    let mut shown = Vec::new();
+    while !shown.ends_with(b"060000\n") {
+        shown.extend(other.next().await.unwrap().unwrap().into_data());
+    }
+    let numbers: String = (1..=60000).map(|number| format!("{number:06}")).collect();
+    let all = format!("hello{numbers}\n");
+    let (_, kept) = all.split_at(all.len() - TERMINAL_BYTES);
+    let (mut client, offset) = watch_after(&server, id, 5).await;
+    assert_eq!(offset, (all.len() - TERMINAL_BYTES) as u64);
+    expect_output(&mut client, kept).await;
+}
+
+#[tokio::test]
+async fn an_offset_that_is_no_number_is_refused() {
+    let server = Server::start().await;
+    let started = start(&server, DEAF).await;
+    let id = started["id"].as_str().unwrap();
+    for after in ["", "x", "-1", "1.5", "%20", "%ff", "18446744073709551616"] {
+        let path = format!("/api/processes/{id}/ws?after={after}");
+        let answer = server.handshake(&path, &bearer()).await;
+        assert!(answer.status == 400 && answer.body.starts_with("after is a whole number"), "{answer:?}");
+    }
+    server.handshake(&format!("/api/processes/{id}/ws?after=x"), "").await.assert_text(401, "unauthorized");
 }
 
 #[tokio::test]

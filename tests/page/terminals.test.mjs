@@ -108,6 +108,7 @@ test("a terminal reconnects after its socket breaks, and shows no output twice",
   });
   await tab.page.waitForFunction((length) => window.sockets.length > length && window.sockets.at(-1).readyState === WebSocket.OPEN, length);
   await tab.page.getByRole("status").filter({ hasText: "The connection to this process is lost" }).waitFor({ state: "detached" });
+  assert.match(await tab.page.evaluate(() => window.sockets.at(-1).url), /\?after=[1-9]/);
   await tab.page.keyboard.type("echo t''wice\n");
   await screen(tab).getByText(/^twice/).waitFor();
   assert.equal(await screen(tab).getByText(/^once/).count(), 1);

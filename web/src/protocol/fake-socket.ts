@@ -11,7 +11,9 @@ export class FakeSocket {
   readonly closedIn: number[] = [];
   readonly sent: (string | Uint8Array)[] = [];
   onopen = (): void => undefined;
-  constructor() {
+  onmessage = (_event: { data: string | ArrayBuffer }): void => undefined;
+  onclose = (): void => undefined;
+  constructor(readonly url = "") {
     FakeSocket.created.push(this);
   }
   send(data: string | Uint8Array): void {

@@ -1,6 +1,5 @@
 // The WebSocket of one process: output in, keystrokes and the terminal's size out, and the exit code at the end. It reconnects
-// while the server still knows the process. After each reconnect the server replays the output that it kept, so the viewer
-// clears its screen first.
+// while the server still knows the process, and asks for the output after the last byte that it has got.
 import { findConnectError } from "./connect-error";
 import { listProcesses, loadToken, UnauthorizedError } from "./http";
 
@@ -28,9 +27,14 @@ export type ProcessSocketState =
 /** Receives the output and the state of a process. */
 export interface ProcessListener {
   onOutput(bytes: Uint8Array): void;
+  /**
+   * The next output does not follow the previous one: the server no longer had the output in between ("gap"), or it starts again
+   * with the oldest output that it has kept ("restart").
+   */
+  onJump(kind: "gap" | "restart"): void;
   /** `code` is null if a signal ended the process. */
   onExit(code: number | null): void;
-  /** After `open`, `onOutput` starts again from the beginning of the kept output. `text` gives the reason of `lost`, if known. */
+  /** `text` gives the reason of `lost`, if known. */
   onState(state: ProcessSocketState, text: string): void;
 }
 
@@ -42,6 +46,8 @@ export class ProcessSocket {
   private resizeFrame = "";
   /** What was typed before the first connection was open; null after that. */
   private earlyInput: string | null = "";
+  /** How many bytes of output the process had written before the next one that arrives; null if the server has not told. */
+  private offset: number | null = null;
   private attempts = 0;
   private timer = 0;
 
@@ -88,11 +94,12 @@ export class ProcessSocket {
       return this.scheduleReconnect(error instanceof UnauthorizedError ? "The server requires a token." : "");
     }
     if (this.isOver) return;
-    const address = `${location.origin.replace(/^http/, "ws")}/api/processes/${encodeURIComponent(this.id)}/ws`;
+    const address = `${location.origin.replace(/^http/, "ws")}/api/processes/${encodeURIComponent(this.id)}/ws?after=${this.offset ?? 0}`;
     const socket = new WebSocket(address, [`token.${token}`]);
     this.socket = socket;
     socket.binaryType = "arraybuffer";
     let wasOpened = false;
+    let isOffsetTold = false;
     socket.onopen = () => {
       if (this.isOver) return socket.close(1000);
       wasOpened = true;
@@ -104,14 +111,34 @@ export class ProcessSocket {
     socket.onmessage = ({ data }) => {
       // Reset here and not in `onopen`: a socket that opens and closes without a message counts as a failed attempt.
       this.attempts = 0;
-      if (data instanceof ArrayBuffer) return this.listener.onOutput(new Uint8Array(data));
+      if (data instanceof ArrayBuffer) {
+        // An older parlor that shares the process knows no offsets, and sends all the output that it kept.
+        if (!isOffsetTold) this.jumpTo(null);
+        isOffsetTold = true;
+        if (this.offset !== null) this.offset += data.byteLength;
+        return this.listener.onOutput(new Uint8Array(data));
+      }
+      const message = parseMessage(String(data));
+      if (message.type === "output") {
+        isOffsetTold = true;
+        return this.jumpTo(message.offset ?? null);
+      }
       this.isOver = true;
       this.listener.onState("exited", "");
-      this.listener.onExit(exitCode(String(data)));
+      this.listener.onExit(message.exit_code ?? null);
     };
     socket.onclose = () => {
       if (!this.isOver) void (wasOpened ? this.scheduleReconnect("") : this.explainFailure(address, token));
     };
+  }
+
+  /** The next output begins at `offset`; null if that is unknown. */
+  private jumpTo(offset: number | null): void {
+    const expected = this.offset;
+    this.offset = offset;
+    if (offset === null) return this.listener.onJump("restart");
+    // Nothing is shown before the first output.
+    if (expected !== null && offset !== expected) this.listener.onJump(offset > expected ? "gap" : "restart");
   }
 
   /** Finds out why the socket did not open: the process may be gone, or the server may be full. */
@@ -135,10 +162,17 @@ export class ProcessSocket {
   }
 }
 
-function exitCode(text: string): number | null {
+/** A text message of the server: the offset of the next output, or the exit. */
+interface ServerMessage {
+  type?: string;
+  offset?: number;
+  exit_code?: number | null;
+}
+
+function parseMessage(text: string): ServerMessage {
   try {
-    return (JSON.parse(text) as { exit_code?: number | null }).exit_code ?? null;
+    return JSON.parse(text) as ServerMessage;
   } catch {
-    return null;
+    return {};
   }
 }

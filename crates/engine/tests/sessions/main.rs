@@ -5,6 +5,7 @@
 mod client;
 mod common;
 mod disk;
+mod hand_over;
 mod inputs;
 mod interleavings;
 mod limits;

@@ -12,7 +12,7 @@ use parlor_vocab::{
     MessageId, NamedFile, NewSession, RegistryEvent, RegistryReply, RegistryRequest, Role, RunEnding,
     RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionId, SessionOverview, SessionRefusal,
     SessionReply, SessionTotals, SessionUpdate, StepEvent, StepId, StepKind, StopCause, StreamKind,
-    SubagentEvent, Timestamp, ToolCallId, ToolEvent, ToolUse, Usage, UserInput,
+    SubagentEvent, Timestamp, ToolCallId, ToolEvent, ToolUse, Usage, UserInput, WhenBusy,
 };
 
 use super::choices::Choices;
@@ -190,6 +190,10 @@ impl<'a> FakeRegistry<'a> {
         command: SessionCommand,
     ) -> Result<RegistryReply, SessionRefusal> {
         Ok(RegistryReply::Session(match command {
+            SessionCommand::Send { when_busy: WhenBusy::Steer, .. } => match &self.run {
+                Some(run) => SessionReply::Steered(run.id.clone()),
+                None => return Err(SessionRefusal::NoActiveRun),
+            },
             SessionCommand::Send { input, .. } => {
                 if let Some(run) = &self.run {
                     return Err(SessionRefusal::Busy { active: run.id.clone() });

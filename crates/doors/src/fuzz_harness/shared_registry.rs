@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parlor_vocab::{
     Entry, EventId, FileError, Media, MediaId, NamedFile, NewSession, RegistryEvent, RegistryReply,
     RegistryRequest, RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionId, SessionRefusal,
-    SessionReply, StopCause, WatchFrom,
+    SessionReply, StopCause, WatchFrom, WhenBusy,
 };
 
 use super::choices::Choices;
@@ -204,6 +204,10 @@ impl<'a> SharedRegistry<'a> {
         let fake =
             self.sessions.get_mut(session).ok_or_else(|| SessionRefusal::UnknownSession(session.clone()))?;
         match command {
+            // With a run, this one queues a message that should steer it.
+            SessionCommand::Send { when_busy: WhenBusy::Steer, .. } if fake.is_idle() => {
+                Err(SessionRefusal::NoActiveRun)
+            }
             SessionCommand::Send { input, .. } => {
                 let reply = fake.send(&mut self.id_counter, input)?;
                 self.inputs += 1;

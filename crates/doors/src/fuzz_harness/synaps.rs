@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parlor_vocab::{
     AgentChoice, NewSession, RegistryEvent, RegistryRequest, RunEnding, RunEvent, Seq, SessionCommand,
-    SessionEvent, SessionId, SessionUpdate,
+    SessionEvent, SessionId, SessionUpdate, WhenBusy,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,12 +23,15 @@ use crate::{Input, Machine, Output, Ticket};
 /// The words that parents search for in the error of a command that is refused during a turn.
 const BUSY: &str = "abort first";
 
+/// Stands for `prompt` with `steer`, which may come during a turn.
+const STEER: &str = "steer";
+
 /// A command that must be settled.
 #[derive(Clone, Debug, PartialEq)]
 struct OpenCommand {
     number: usize,
     id: String,
-    /// The `command` of its response.
+    /// The `command` of its response; [`STEER`] for a prompt that steers.
     command: &'static str,
     received_at: Instant,
 }
@@ -249,7 +252,8 @@ impl<'a> Conversation<'a> {
     fn settle(&mut self, open_command: &OpenCommand, frame: &RpcEvent) {
         match frame {
             RpcEvent::Response { id, command, .. } => {
-                assert_eq!((id.as_str(), command.as_str()), (open_command.id.as_str(), open_command.command));
+                let expected = if open_command.command == STEER { "prompt" } else { open_command.command };
+                assert_eq!((id.as_str(), command.as_str()), (open_command.id.as_str(), expected));
             }
             RpcEvent::Error { id, message } => {
                 assert!(
@@ -383,9 +387,13 @@ impl<'a> Conversation<'a> {
     }
 
     fn check_request(&mut self, open_command: Option<&OpenCommand>, command: &RegistryRequest) {
-        if let RegistryRequest::Session(_, SessionCommand::Send { .. }) = command {
-            assert!(!self.is_busy(), "two turns at a time");
-            self.turn = open_command.cloned();
+        if let RegistryRequest::Session(_, SessionCommand::Send { when_busy, .. }) = command {
+            let steers = open_command.is_some_and(|open_command| open_command.command == STEER);
+            assert_eq!(*when_busy == WhenBusy::Steer, steers, "{open_command:?}");
+            if !steers {
+                assert!(!self.is_busy(), "two turns at a time");
+                self.turn = open_command.cloned();
+            }
         }
         if let RegistryRequest::Session(_, SessionCommand::Compact { .. }) = command {
             assert!(!self.is_busy(), "a summary during a turn");
@@ -425,6 +433,7 @@ fn expectation(frame: &[u8]) -> Expectation {
         return Expectation::Error(id.filter(|id| !id.is_empty()));
     };
     match command {
+        RpcCommand::Prompt { id, steer: true, .. } => Expectation::Settle(id, STEER),
         RpcCommand::Prompt { id, .. } | RpcCommand::FollowUp { id, .. } => Expectation::Settle(id, "prompt"),
         RpcCommand::Compact { id } => Expectation::Settle(id, "compact"),
         RpcCommand::NewSession { id } => Expectation::Settle(id, "new_session"),

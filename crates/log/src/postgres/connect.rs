@@ -110,11 +110,16 @@ impl Connector {
 }
 
 /// Settings that a server's version does not know are left out. Compiling a plan to machine code takes longer than any of
-/// these statements. A commit that does not wait for the disk would break the promise of an append.
+/// these statements. A commit that does not wait for the disk would break the promise of an append, and a server that sends
+/// no warnings would not tell that the wait for a standby was cancelled.
 const CONNECTION_SETTINGS: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
         'statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout',
         'idle_in_transaction_session_timeout', 'jit');
+    SELECT set_config('client_min_messages', 'warning', false);
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+
+/// The function of the server that waits for standbys, as its warnings name it.
+const SYNC_WAIT_ROUTINE: &str = "SyncRepWaitForLSN";
 
 async fn start<T>(config: &Config, tls: T, on_notification: OnNotification) -> Result<Connection, Error>
 where
@@ -135,13 +140,14 @@ where
                 on_notification(notification);
             }
             if let AsyncMessage::Notice(notice) = &message {
-                // The server sends this before it reports the statement as done, so the flag is set in time. It has no
-                // other sign: the text begins with `canceling (the) wait for synchronous replication`, in the
-                // server's language.
                 let is_warning =
                     *notice.code() == SqlState::WARNING || *notice.code() == SqlState::ADMIN_SHUTDOWN;
                 if is_warning {
                     tracing::warn!(notice = notice.message(), "the database warns");
+                }
+                // The server sends this before it reports the statement as done, so the flag is set in time. The text is
+                // in the server's language; the name of the routine is not.
+                if is_warning && notice.routine() == Some(SYNC_WAIT_ROUTINE) {
                     cancelled.store(true, Ordering::Release);
                 }
             }
@@ -269,14 +275,15 @@ impl OwnParameters {
     }
 }
 
-/// Whether all hosts are on this machine.
+/// Whether all hosts are on this machine, also by the addresses that the URL gives beside their names.
 fn is_local(config: &Config) -> bool {
-    config.get_hosts().iter().all(|host| match host {
+    let are_names_local = config.get_hosts().iter().all(|host| match host {
         Host::Tcp(name) => {
             name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
         }
         Host::Unix(_) => true,
-    })
+    });
+    are_names_local && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
 }
 
 /// The hosts and the database.

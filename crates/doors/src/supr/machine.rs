@@ -145,7 +145,12 @@ impl Machine for SuprMachine {
     }
 
     fn poll(&mut self) -> Option<Output<RegistryRequest>> {
-        self.outbox.pop_front()
+        let output = self.outbox.pop_front();
+        if output.is_none() {
+            // Frees the buffer: most connections are idle, and there may be thousands.
+            self.outbox = VecDeque::new();
+        }
+        output
     }
 
     fn wants_frame(&self) -> bool {

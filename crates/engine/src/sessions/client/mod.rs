@@ -120,6 +120,10 @@ impl SessionClient {
         while !self.is_dispatching
             && let Some((ticket, request)) = self.submitted.pop_front()
         {
+            if self.submitted.is_empty() {
+                // Frees the buffer: most clients are idle, and there may be thousands.
+                self.submitted = VecDeque::new();
+            }
             let (sessions, reach) = (Arc::clone(&self.sessions), self.reach);
             let max_watched = self.limits.watched;
             let is_full = self.watches.len() >= max_watched;

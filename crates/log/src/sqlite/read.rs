@@ -25,12 +25,15 @@ pub(super) struct Readers {
     files: Arc<OpenFiles>,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    /// Whether a background task empties the write-ahead log. Locked during each attempt: SQLite refuses a second
+    /// checkpoint, however long the first takes.
+    pub(super) retrying_erase: tokio::sync::Mutex<bool>,
 }
 
 impl Readers {
     pub(super) fn new(files: Arc<OpenFiles>) -> Self {
         let permits = Arc::new(Semaphore::new(READ_CONNECTIONS));
-        Self { files, idle: Mutex::default(), permits }
+        Self { files, idle: Mutex::default(), permits, retrying_erase: tokio::sync::Mutex::default() }
     }
 
     /// Waits for a free connection and runs `job` on a blocking thread of the runtime.

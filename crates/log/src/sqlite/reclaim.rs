@@ -41,21 +41,31 @@ pub(super) fn step(connection: &Connection) -> rusqlite::Result<ReclaimStep> {
     Ok(ReclaimStep { bytes: pages * u64::try_from(size).unwrap_or(0), more })
 }
 
-/// Removes deleted text from the write-ahead log by emptying it. If somebody reads an older state during all `tries`, a
+/// Removes deleted text from the write-ahead log by emptying it. If somebody reads an older state during all `tries`, one
 /// background task tries again until it succeeds or the runtime ends.
 pub(super) async fn erase(readers: &Arc<Readers>, tries: usize) -> Result<Erased, LogError> {
+    let mut retrying = readers.retrying_erase.lock().await;
     for _ in 0..tries {
         if try_to_empty_log(readers).await? {
             return Ok(Erased::Yes);
         }
     }
-    let readers = Arc::clone(readers);
-    tokio::spawn(async move {
-        while matches!(try_to_empty_log(&readers).await, Ok(false)) {
-            tokio::time::sleep(ERASE_RETRY).await;
-        }
-    });
+    if !*retrying {
+        *retrying = true;
+        tokio::spawn(retry_erase(Arc::clone(readers)));
+    }
     Ok(Erased::Later)
+}
+
+async fn retry_erase(readers: Arc<Readers>) {
+    loop {
+        tokio::time::sleep(ERASE_RETRY).await;
+        let mut retrying = readers.retrying_erase.lock().await;
+        *retrying = matches!(try_to_empty_log(&readers).await, Ok(false));
+        if !*retrying {
+            return;
+        }
+    }
 }
 
 async fn try_to_empty_log(readers: &Arc<Readers>) -> Result<bool, LogError> {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use parlor_vocab::{EventId, MessageId, Seq, SessionId, Usage};
-use tokio_postgres::Error;
 
+use super::MAX_MODEL_BYTES;
 use super::connect::Connection;
+use super::db_error::DbError;
 use super::request::EncodedEntry;
 use crate::lease::Token;
 use crate::record::apply;
@@ -46,7 +47,8 @@ impl<'a> Append<'a> {
         let after = record.head;
         let mut usage: BTreeMap<(i64, String), UsageLine> = BTreeMap::new();
         for EncodedEntry { entry, row } in new {
-            if let Some(line) = UsageLine::of(&record, entry) {
+            if let Some(mut line) = UsageLine::of(&record, entry) {
+                line.model.truncate(line.model.floor_char_boundary(MAX_MODEL_BYTES));
                 let empty = UsageLine { day: line.day, model: line.model.clone(), ..UsageLine::default() };
                 usage.entry((line.day, line.model.clone())).or_insert(empty).add(&line);
             }
@@ -84,7 +86,7 @@ pub(super) enum ChangeOutcome {
 }
 
 /// The process that writes.
-pub(super) struct Sender<'a> {
+pub(super) struct WriteOrigin<'a> {
     pub(super) node: &'a str,
     pub(super) incarnation: i64,
     /// The channel of notifications.
@@ -102,10 +104,10 @@ pub(super) struct SentAppend<'a> {
 pub(super) async fn find_appends(
     connection: &mut Connection,
     appends: &[SentAppend<'_>],
-) -> Result<Vec<bool>, Error> {
+) -> Result<Vec<bool>, DbError> {
     let sessions: Vec<&[u8]> = appends.iter().map(|append| append.session.as_str().as_bytes()).collect();
     let seqs: Vec<i64> = appends.iter().map(|append| append.after.0 as i64 + 1).collect();
     let ids: Vec<&[u8]> = appends.iter().map(|append| append.first_event.as_str().as_bytes()).collect();
     let rows = connection.query(FIND_FIRST_EVENTS, &[&sessions, &seqs, &ids]).await?;
-    rows.iter().map(|row| row.try_get(0)).collect()
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }

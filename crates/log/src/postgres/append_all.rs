@@ -11,12 +11,12 @@
 use std::collections::BTreeMap;
 
 use parlor_vocab::{AgentId, RunId, Seq};
-use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use super::append::{Append, Change, ChangeKind, Sender, usage_numbers};
+use super::append::{Append, Change, ChangeKind, WriteOrigin, usage_numbers};
 use super::connect::Connection;
+use super::db_error::DbError;
 use super::request::EncodedEntry;
 use super::wake;
 use crate::UsageLine;
@@ -30,23 +30,23 @@ const COMMENT: &str = "/* Appends events. */ ";
 pub(super) async fn write_all(
     connection: &mut Connection,
     changes: &[Change<'_>],
-    sender: &Sender<'_>,
-) -> Result<bool, Error> {
+    origin: &WriteOrigin<'_>,
+) -> Result<bool, DbError> {
     let mut group = Group::default();
     for change in changes {
         group.add(change);
     }
-    let node = sender.node.as_bytes();
+    let node = origin.node.as_bytes();
     let usage = group.usage_columns();
     let (count, updated) = (changes.len() as i64, group.updated.session.len() as i64);
-    let payloads = wake::payloads(sender.incarnation, &group.heads);
+    let payloads = wake::payloads(origin.incarnation, &group.heads);
     let mut statement = Statement::default();
     statement.add_held(&group);
     statement.add_records(&group);
     statement.add_events(&group);
     statement.add_usage(&usage, &node);
     statement.add_texts(&group);
-    statement.finish([&count, &updated], &sender.channel, &payloads);
+    statement.finish([&count, &updated], &origin.channel, &payloads);
     match connection.query(&statement.sql, &statement.parameters).await {
         Ok(_) => Ok(true),
         // A record that exists already is another head than expected, too.

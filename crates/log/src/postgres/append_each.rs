@@ -3,11 +3,11 @@
 //! It joins everything with what is held, which takes time. [`append_all`](super::append_all) comes first.
 
 use parlor_vocab::{AgentId, RunId};
-use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
-use super::append::{Append, Change, ChangeKind, ChangeOutcome, Sender, usage_numbers};
+use super::append::{Append, Change, ChangeKind, ChangeOutcome, WriteOrigin, usage_numbers};
 use super::connect::Connection;
+use super::db_error::DbError;
 use super::request::EncodedEntry;
 use super::wake;
 use crate::media::media_of;
@@ -21,14 +21,14 @@ const WRITE_EACH: &str = include_str!("append_each.sql");
 pub(super) async fn write_each(
     connection: &mut Connection,
     changes: &[Change<'_>],
-    sender: &Sender<'_>,
-) -> Result<Vec<ChangeOutcome>, Error> {
+    origin: &WriteOrigin<'_>,
+) -> Result<Vec<ChangeOutcome>, DbError> {
     let mut group = Columns::default();
     for (change, number) in changes.iter().zip(1..) {
         group.add(change, number);
     }
-    let incarnation = sender.incarnation.to_string();
-    let node = sender.node.as_bytes();
+    let incarnation = origin.incarnation.to_string();
+    let node = origin.node.as_bytes();
     let Columns { asked, records, events, media, usage, ended_texts, pieces } = &group;
     let parameters: [&(dyn ToSql + Sync); 40] = [
         &asked.0,
@@ -69,7 +69,7 @@ pub(super) async fn write_each(
         &pieces.1,
         &pieces.2,
         &pieces.3, //
-        &sender.channel,
+        &origin.channel,
         &incarnation,
     ];
     let rows = connection.query(WRITE_EACH, &parameters).await?;

@@ -5,23 +5,31 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Notification, Row, Socket, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification, Row, Socket, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::db_error::{DbError, describe_reported};
 use super::tls::{self, Verify};
 use crate::LogError;
 
-/// How long one attempt to connect to one host may take. Short, so that a heartbeat reaches the second host in time.
-pub const CONNECT_WAIT: Duration = Duration::from_millis(500);
+/// How long an attempt to connect to one host may take, with TLS and the login.
+pub const CONNECT_WAIT: Duration = Duration::from_secs(2);
+
+/// The next host is tried when an attempt takes longer than this, or fails; the attempt goes on. Short, so that a heartbeat
+/// reaches the second host in time if the first accepts connections and says nothing.
+pub const NEXT_HOST_WAIT: Duration = Duration::from_millis(250);
 
 /// An idle connection is probed after this time, and then once in this time.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,14 +45,17 @@ pub const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Makes connections to one log.
 pub(super) struct Connector {
-    config: Config,
+    /// One for each host.
+    configs: Vec<Config>,
+    /// The host that accepted the last connection. It is tried first.
+    preferred: AtomicUsize,
     tls: Option<MakeRustlsConnect>,
     /// The hosts and the database, for error messages. Without user and password.
     store: String,
 }
 
 /// Is called for each notification of a connection.
-pub(super) type OnNotification = Box<dyn Fn(&Notification) + Send>;
+pub(super) type OnNotification = Arc<dyn Fn(&Notification) + Send + Sync>;
 
 impl Connector {
     /// Parses `url`. `password` replaces the one in the URL.
@@ -55,8 +66,7 @@ impl Connector {
             source: reason.into(),
         };
         let (plain_url, own) = OwnParameters::split_off(url).map_err(refused)?;
-        let mut config: Config =
-            plain_url.parse().map_err(|error| refused(super::db_error::describe(&error)))?;
+        let mut config: Config = plain_url.parse().map_err(|error| refused(describe_reported(&error)))?;
         if config.get_hosts().is_empty() {
             return Err(refused("the URL names no host".to_owned()));
         }
@@ -70,18 +80,14 @@ impl Connector {
         if config.get_application_name().is_none() {
             config.application_name("parlor");
         }
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        config.connect_timeout(CONNECT_WAIT).tcp_user_timeout(SILENCE_LIMIT);
-        config.keepalives_idle(KEEPALIVE_INTERVAL).keepalives_interval(KEEPALIVE_INTERVAL);
-        config.keepalives_retries(u32::try_from(SILENCE_LIMIT.as_secs()).unwrap_or(1));
         let verify = own.verify(&config).map_err(refused)?;
         config.ssl_mode(verify.0);
         let tls = match verify.1 {
             None => None,
             Some(verify) => Some(tls::connector(verify, own.root_certificates.as_deref()).map_err(refused)?),
         };
-        let store = store_name(&config);
-        Ok(Self { config, tls, store })
+        let configs = split_hosts(&config).map_err(refused)?;
+        Ok(Self { store: store_name(&config), configs, preferred: AtomicUsize::new(0), tls })
     }
 
     /// The hosts and the database, for error messages.
@@ -90,18 +96,58 @@ impl Connector {
     }
 
     /// Connects to the first host that accepts writes.
-    pub(super) async fn connect(&self) -> Result<Connection, Error> {
-        self.connect_and_listen(Box::new(|_| ())).await
+    pub(super) async fn connect(&self) -> Result<Connection, DbError> {
+        self.connect_and_listen(Arc::new(|_| ())).await
     }
 
     /// Connects, and calls `on_notification` for each notification.
     pub(super) async fn connect_and_listen(
         &self,
         on_notification: OnNotification,
-    ) -> Result<Connection, Error> {
+    ) -> Result<Connection, DbError> {
+        let (count, preferred) = (self.configs.len(), self.preferred.load(Ordering::Relaxed));
+        let mut hosts = (0..count).map(|offset| (preferred + offset) % count);
+        let (mut attempts, mut failure) = (FuturesUnordered::new(), None);
+        loop {
+            attempts.extend(hosts.next().map(|host| {
+                let attempt = self.connect_to(host, Arc::clone(&on_notification));
+                attempt.map(move |connected| (host, connected))
+            }));
+            let has_more_hosts = hosts.len() > 0;
+            tokio::select! {
+                Some((host, connected)) = attempts.next() => match connected {
+                    Ok(connection) => {
+                        self.preferred.store(host, Ordering::Relaxed);
+                        return Ok(connection);
+                    }
+                    // What a server says is of more use than the silence of another.
+                    Err(error) if failure.is_none() || error.code().is_some() => failure = Some(error),
+                    Err(_) => {}
+                },
+                () = sleep(NEXT_HOST_WAIT), if has_more_hosts => {}
+            }
+            if let Some(failure) = failure.take_if(|_| attempts.is_empty() && !has_more_hosts) {
+                return Err(failure);
+            }
+        }
+    }
+
+    async fn connect_to(&self, host: usize, on_notification: OnNotification) -> Result<Connection, DbError> {
+        let config = &self.configs[host];
+        match timeout(CONNECT_WAIT, self.connect_with(config, on_notification)).await {
+            Ok(connected) => Ok(connected?),
+            Err(_) => Err(DbError::Silent { host: store_name(config) }),
+        }
+    }
+
+    async fn connect_with(
+        &self,
+        config: &Config,
+        on_notification: OnNotification,
+    ) -> Result<Connection, tokio_postgres::Error> {
         let connection = match &self.tls {
-            Some(tls) => start(&self.config, tls.clone(), on_notification).await?,
-            None => start(&self.config, NoTls, on_notification).await?,
+            Some(tls) => start(config, tls.clone(), on_notification).await?,
+            None => start(config, NoTls, on_notification).await?,
         };
         // An operator's timeouts must not cancel an append: a commit that waits for a standby would then count as done.
         connection.client.batch_execute(CONNECTION_SETTINGS).await?;
@@ -121,7 +167,11 @@ const CONNECTION_SETTINGS: &str = "SELECT set_config(name, '0', false) FROM pg_s
 /// The function of the server that waits for standbys, as its warnings name it.
 const SYNC_WAIT_ROUTINE: &str = "SyncRepWaitForLSN";
 
-async fn start<T>(config: &Config, tls: T, on_notification: OnNotification) -> Result<Connection, Error>
+async fn start<T>(
+    config: &Config,
+    tls: T,
+    on_notification: OnNotification,
+) -> Result<Connection, tokio_postgres::Error>
 where
     T: MakeTlsConnect<Socket> + Send,
     T::Stream: Send + 'static,
@@ -177,7 +227,7 @@ impl Connection {
         &mut self,
         sql: &str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, DbError> {
         let statement = match self.statements.get(sql) {
             Some(statement) => statement.clone(),
             None => {
@@ -186,7 +236,7 @@ impl Connection {
                 statement
             }
         };
-        self.client.query(&statement, params).await
+        Ok(self.client.query(&statement, params).await?)
     }
 
     pub(super) fn client_mut(&mut self) -> &mut Client {
@@ -286,6 +336,39 @@ fn is_local(config: &Config) -> bool {
     are_names_local && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
 }
 
+/// The configuration of each host alone.
+fn split_hosts(config: &Config) -> Result<Vec<Config>, String> {
+    let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    if ports.len() > 1 && ports.len() != hosts.len() {
+        return Err(format!("the URL names {} hosts and {} ports", hosts.len(), ports.len()));
+    }
+    if !addresses.is_empty() && addresses.len() != hosts.len() {
+        return Err(format!("the URL names {} hosts and {} addresses", hosts.len(), addresses.len()));
+    }
+    let split = hosts.iter().enumerate().map(|(number, host)| {
+        let mut single = Config::new();
+        match host {
+            Host::Tcp(name) => single.host(name),
+            Host::Unix(path) => single.host_path(path),
+        };
+        addresses.get(number).map(|address| single.hostaddr(*address));
+        ports.get(number).or(ports.first()).map(|port| single.port(*port));
+        config.get_user().map(|user| single.user(user));
+        config.get_password().map(|password| single.password(password));
+        config.get_dbname().map(|name| single.dbname(name));
+        config.get_options().map(|options| single.options(options));
+        config.get_application_name().map(|name| single.application_name(name));
+        single.ssl_mode(config.get_ssl_mode()).ssl_negotiation(config.get_ssl_negotiation());
+        single.channel_binding(config.get_channel_binding());
+        single.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        single.connect_timeout(CONNECT_WAIT).tcp_user_timeout(SILENCE_LIMIT);
+        single.keepalives_idle(KEEPALIVE_INTERVAL).keepalives_interval(KEEPALIVE_INTERVAL);
+        single.keepalives_retries(u32::try_from(SILENCE_LIMIT.as_secs()).unwrap_or(1));
+        single
+    });
+    Ok(split.collect())
+}
+
 /// The hosts and the database.
 fn store_name(config: &Config) -> String {
     let ports = config.get_ports();
@@ -314,10 +397,14 @@ mod tests {
         let url = "postgres://p:secret@a.example,b.example:5433/db?sslmode=disable&search_path=my%20schema&connect_timeout=9";
         let connector = Connector::new(url, None).unwrap();
         assert_eq!(connector.store(), "postgres://a.example:5432,b.example:5433/db");
-        assert_eq!(connector.config.get_options(), Some("-c search_path=my\\ schema"));
-        assert_eq!(connector.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
-        assert_eq!(connector.config.get_ssl_mode(), SslMode::Disable);
-        assert_eq!(connector.config.get_password(), Some(&b"secret"[..]));
+        let hosts: Vec<_> = connector.configs.iter().map(|config| config.get_hosts()).collect();
+        assert_eq!(hosts, [[Host::Tcp("a.example".to_owned())], [Host::Tcp("b.example".to_owned())]]);
+        for config in &connector.configs {
+            assert_eq!((config.get_user(), config.get_password()), (Some("p"), Some(&b"secret"[..])));
+            assert_eq!(config.get_options(), Some("-c search_path=my\\ schema"));
+            assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+            assert_eq!(config.get_ssl_mode(), SslMode::Disable);
+        }
     }
 
     #[test]

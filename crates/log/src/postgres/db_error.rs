@@ -3,10 +3,35 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+use super::connect::CONNECT_WAIT;
 use crate::LogError;
+
+/// Why a statement or an attempt to connect failed.
+#[derive(Debug)]
+pub(super) enum DbError {
+    /// The driver or the server reports it.
+    Reported(tokio_postgres::Error),
+    /// A host did not answer in time.
+    Silent { host: String },
+}
+
+impl DbError {
+    /// The server's code for the error. `None` if the server is not its origin.
+    pub(super) fn code(&self) -> Option<&SqlState> {
+        match self {
+            Self::Reported(error) => error.code(),
+            Self::Silent { .. } => None,
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for DbError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Reported(error)
+    }
+}
 
 /// What a failed statement means for the one who sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +45,8 @@ pub(super) enum Failure {
 }
 
 /// Says what the error of a statement means.
-pub(super) fn classify(error: &Error) -> Failure {
+pub(super) fn classify(error: &DbError) -> Failure {
+    let DbError::Reported(error) = error else { return Failure::Disconnected };
     let Some(code) = error.code() else {
         // Errors without a code come from the connection, but for a value that cannot be encoded or decoded.
         let is_local = error.source().is_some_and(|source| source.is::<tokio_postgres::types::WrongType>());
@@ -49,7 +75,7 @@ pub(super) fn classify(error: &Error) -> Failure {
 }
 
 /// The [`LogError`] for an error of the server `store`. `retry` is for callers that find the server unavailable.
-pub(super) fn log_error(store: &str, retry: Duration, source: Error) -> LogError {
+pub(super) fn log_error(store: &str, retry: Duration, source: DbError) -> LogError {
     let store = store.to_owned();
     match source.code() {
         Some(&SqlState::DISK_FULL) => LogError::Full { store },
@@ -63,8 +89,16 @@ pub(super) fn log_error(store: &str, retry: Duration, source: Error) -> LogError
     }
 }
 
-/// The error with its causes. The driver's own text says no more than `db error`.
-pub(super) fn describe(error: &Error) -> String {
+/// The error with its causes.
+pub(super) fn describe(error: &DbError) -> String {
+    match error {
+        DbError::Reported(error) => describe_reported(error),
+        DbError::Silent { host } => format!("{host} did not answer within {CONNECT_WAIT:?}"),
+    }
+}
+
+/// The driver's error with its causes. Its own text says no more than `db error`.
+pub(super) fn describe_reported(error: &tokio_postgres::Error) -> String {
     if let Some(error) = error.as_db_error() {
         return format!("{} ({})", error.message(), error.code().code());
     }

@@ -8,15 +8,14 @@
 //! was committed without a warning, because a standby has all that was committed before what it has.
 
 use parlor_vocab::{Seq, SessionId};
-use tokio_postgres::Error;
 
 use super::append::{Append, Change, ChangeKind, ChangeOutcome, SentAppend, find_appends};
 use super::append_all::write_all;
 use super::append_each::write_each;
-use super::db_error::describe;
+use super::db_error::{DbError, describe};
 use super::queue::Job;
 use super::request::{StoredValueError, WriteReply, WriteRequest, record_columns, record_from};
-use super::writer::{MAX_ROLLBACKS, Replies, Writer};
+use super::writer::{Failures, MAX_ROLLBACKS, Replies, Writer};
 use crate::lease::Token;
 use crate::{LogError, SessionRecord};
 
@@ -39,15 +38,15 @@ struct Progress {
 }
 
 /// Why an attempt ended early.
-enum Interrupted {
+pub(super) enum Interrupted {
     /// By the database.
-    Database(Error),
+    Database(DbError),
     /// For all jobs of the group.
     Failed(LogError),
 }
 
-impl From<Error> for Interrupted {
-    fn from(error: Error) -> Self {
+impl From<DbError> for Interrupted {
+    fn from(error: DbError) -> Self {
         Self::Database(error)
     }
 }
@@ -70,7 +69,7 @@ impl Writer<'_> {
         }
         // Usually all of them. One after the other, if the database refuses the group because of one of them.
         let mut size = jobs.len();
-        let mut rollbacks = 0;
+        let mut failures = Failures::default();
         loop {
             let pending = (0..jobs.len()).filter(|number| progress[*number].reply.is_none());
             let pending: Vec<usize> = pending.take(size).collect();
@@ -86,14 +85,15 @@ impl Writer<'_> {
             }
             let error = match error {
                 Interrupted::Database(error) => {
-                    if self.may_repeat(&error, &mut rollbacks) {
+                    if self.may_repeat(&error, &mut failures) {
                         pending.iter().for_each(|number| progress[*number].is_unsure = true);
                         continue;
                     }
                     if pending.len() > 1 {
-                        size = 1;
+                        (size, failures) = (1, Failures::default());
                         continue;
                     }
+                    failures = Failures::default();
                     if progress[pending[0]].is_unsure {
                         // It may be stored, so it did not simply fail.
                         self.shared.unavailable(&describe(&error))
@@ -104,6 +104,13 @@ impl Writer<'_> {
                 // A record that cannot be read must not stop the other sessions.
                 Interrupted::Failed(LogError::Database { .. }) if pending.len() > 1 => {
                     size = 1;
+                    continue;
+                }
+                Interrupted::Failed(error @ LogError::Unavailable { .. }) => {
+                    // The others would wait for the same server, one after the other.
+                    for progress in progress.iter_mut().filter(|progress| progress.reply.is_none()) {
+                        progress.reply = Some(Err(self.shared.unavailable(&error.to_string())));
+                    }
                     continue;
                 }
                 Interrupted::Failed(error) => error,
@@ -145,12 +152,12 @@ impl Writer<'_> {
             }
         }
         if !changes.is_empty() {
-            let sender = self.shared.sender(incarnation);
+            let origin = self.shared.write_origin(incarnation);
             let connection = self.connected().await?;
-            let outcomes = if write_all(connection, &changes, &sender).await? {
+            let outcomes = if write_all(connection, &changes, &origin).await? {
                 vec![ChangeOutcome::Done; changes.len()]
             } else {
-                write_each(connection, &changes, &sender).await?
+                write_each(connection, &changes, &origin).await?
             };
             needs_probe |= connection.take_sync_wait_cancelled();
             for ((number, change), outcome) in numbers.into_iter().zip(changes).zip(outcomes) {
@@ -282,7 +289,7 @@ impl Writer<'_> {
     }
 
     /// Writes until a commit comes back without a warning.
-    async fn probe(&mut self) -> Result<(), Interrupted> {
+    pub(super) async fn probe(&mut self) -> Result<(), Interrupted> {
         let node = self.shared.options.node.as_bytes();
         let connection = self.connected().await?;
         loop {

@@ -7,9 +7,11 @@
 use std::time::Duration;
 
 use parlor_vocab::{SessionId, Timestamp};
-use tokio_postgres::{Error, Row};
+use tokio_postgres::{Row, SimpleQueryMessage};
 
+use super::append::WriteOrigin;
 use super::connect::Connection;
+use super::db_error::DbError;
 use super::request::{StoredValueError, optional_text};
 use super::wake;
 use crate::lease::Token;
@@ -58,7 +60,8 @@ const ACQUIRE: &str = "WITH
     )
     SELECT n.node, s.pid, s.since, n.version, n.address, s.token, s.incarnation,
         a.session IN (SELECT session FROM taken UNION ALL SELECT session FROM created),
-        EXISTS (SELECT FROM own)
+        EXISTS (SELECT FROM own),
+        coalesce(NOT n.expired AND n.heartbeat > now() - make_interval(secs => $6), false)
     FROM asked AS a LEFT JOIN seen AS s ON s.session = a.session
     LEFT JOIN nodes AS n ON n.incarnation = s.incarnation
     ORDER BY a.number";
@@ -66,9 +69,11 @@ const ACQUIRE: &str = "WITH
 const RELEASE: &str = "DELETE FROM leases AS l USING unnest($1::bytea[], $2::bigint[]) AS a (session, token)
     WHERE l.session = a.session AND l.token = a.token";
 
-/// Everything of the session but its usage, if the lease is held.
-const DELETE_SESSION: &str = "WITH
-    held AS MATERIALIZED (SELECT session FROM leases WHERE session = $1 AND token = $2 FOR UPDATE),
+/// Everything of the session but its usage, if the lease is held. Both statements arrive together and are one transaction;
+/// the second sees what an append wrote that the first waited for.
+const DELETE_SESSION: &str = "SELECT FROM leases WHERE session = $1 AND token = $2 FOR UPDATE;
+    WITH
+    held AS MATERIALIZED (SELECT session FROM leases WHERE session = $1 AND token = $2),
     record AS (DELETE FROM sessions AS s USING held AS h WHERE s.id = h.session RETURNING s.id),
     old_events AS (DELETE FROM events AS e USING held AS h WHERE e.session = h.session),
     old_media AS (DELETE FROM media AS m USING held AS h WHERE m.session = h.session),
@@ -82,8 +87,8 @@ pub(super) const HOLDER: &str = "SELECT n.node, l.pid, l.since, n.version, n.add
     FROM leases AS l JOIN nodes AS n ON n.incarnation = l.incarnation
     WHERE l.session = $1 AND NOT n.expired AND n.heartbeat > now() - make_interval(secs => $2)";
 
-/// The process that asks for leases.
-pub(super) struct Asker {
+/// Who asks for leases, and when.
+pub(super) struct LeaseRequest {
     pub(super) incarnation: i64,
     pub(super) pid: u32,
     pub(super) now: Timestamp,
@@ -99,19 +104,19 @@ pub(super) enum Acquired {
     Held { holder: LeaseHolder, token: Token, incarnation: i64 },
     /// Another process took it at the same moment. Ask again to see who.
     Raced,
-    /// The asking process counts as dead.
-    AskerExpired,
+    /// The process that asks counts as dead.
+    RequesterExpired,
 }
 
 /// Takes the leases of these sessions that are free.
 pub(super) async fn acquire(
     connection: &mut Connection,
     sessions: &[&SessionId],
-    asker: &Asker,
-) -> Result<Result<Vec<Acquired>, StoredValueError>, Error> {
+    request: &LeaseRequest,
+) -> Result<Result<Vec<Acquired>, StoredValueError>, DbError> {
     let names: Vec<&[u8]> = sessions.iter().map(|session| session.as_str().as_bytes()).collect();
     let tokens: Vec<i64> = sessions.iter().map(|_| random_number()).collect();
-    let Asker { incarnation, pid, now, lease_wait } = asker;
+    let LeaseRequest { incarnation, pid, now, lease_wait } = request;
     let (pid, wait) = (i64::from(*pid), lease_wait.as_secs_f64());
     let rows = connection.query(ACQUIRE, &[&names, &tokens, incarnation, &pid, &now.0, &wait]).await?;
     Ok(rows.iter().zip(tokens).map(|(row, token)| acquired(row, token)).collect())
@@ -122,13 +127,15 @@ fn acquired(row: &Row, token: i64) -> Result<Acquired, StoredValueError> {
         return Ok(Acquired::Taken(Token(token as u64)));
     }
     if !row.try_get::<_, bool>(8)? {
-        return Ok(Acquired::AskerExpired);
+        return Ok(Acquired::RequesterExpired);
     }
-    match (row.try_get::<_, Option<i64>>(5)?, row.try_get::<_, Option<i64>>(6)?) {
-        (Some(token), Some(incarnation)) => {
+    let (holder, is_alive) = (row.try_get::<_, Option<i64>>(6)?, row.try_get(9)?);
+    match (row.try_get::<_, Option<i64>>(5)?, holder) {
+        (Some(token), Some(incarnation)) if is_alive => {
             Ok(Acquired::Held { holder: holder_from(row)?, token: Token(token as u64), incarnation })
         }
-        (None, _) | (_, None) => Ok(Acquired::Raced),
+        // Nobody had it, or a dead process: then somebody else was faster.
+        (Some(_), Some(_)) | (None, _) | (_, None) => Ok(Acquired::Raced),
     }
 }
 
@@ -148,7 +155,7 @@ pub(super) fn holder_from(row: &Row) -> Result<LeaseHolder, StoredValueError> {
 pub(super) async fn release(
     connection: &mut Connection,
     leases: &[(&SessionId, Token)],
-) -> Result<(), Error> {
+) -> Result<(), DbError> {
     let names: Vec<&[u8]> = leases.iter().map(|(session, _)| session.as_str().as_bytes()).collect();
     let tokens: Vec<i64> = leases.iter().map(|(_, token)| token.0 as i64).collect();
     connection.query(RELEASE, &[&names, &tokens]).await.map(|_| ())
@@ -167,17 +174,30 @@ pub(super) async fn delete(
     connection: &mut Connection,
     session: &SessionId,
     token: Token,
-    sender: &super::append::Sender<'_>,
-) -> Result<Deletion, Error> {
-    let payload = wake::payload_of_deletion(sender.incarnation, session);
-    let parameters =
-        [&session.as_str().as_bytes() as _, &(token.0 as i64) as _, &sender.channel as _, &payload as _];
-    let rows = connection.query(DELETE_SESSION, &parameters).await?;
-    let Some(row) = rows.first() else { return Ok(Deletion::NotHeld) };
+    origin: &WriteOrigin<'_>,
+) -> Result<Deletion, DbError> {
+    let hex: String = session.as_str().bytes().map(|byte| format!("{byte:02x}")).collect();
+    let payload = wake::payload_of_deletion(origin.incarnation, session);
+    // Parameters would need a round trip between the two statements. None of these values contains a quote.
+    let sql = DELETE_SESSION
+        .replace("$1", &format!("'\\x{hex}'::bytea"))
+        .replace("$2", &(token.0 as i64).to_string())
+        .replace("$3", &format!("'{}'", origin.channel))
+        .replace("$4", &format!("'{payload}'"));
+    let messages = connection.client_mut().simple_query(&sql).await?;
+    // The rows of the first statement have no columns.
+    let row = messages.iter().find_map(|message| {
+        if let SimpleQueryMessage::Row(row) = message {
+            Some(row).filter(|row| !row.is_empty())
+        } else {
+            None
+        }
+    });
+    let Some(row) = row else { return Ok(Deletion::NotHeld) };
     Ok(match (row.try_get(0)?, row.try_get(1)?) {
-        (true, true) => Deletion::Done,
-        (true, false) => Deletion::UnknownSession,
-        (false, _) => Deletion::NotHeld,
+        (Some("t"), Some("t")) => Deletion::Done,
+        (Some("t"), _) => Deletion::UnknownSession,
+        _ => Deletion::NotHeld,
     })
 }
 

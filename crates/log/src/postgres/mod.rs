@@ -26,7 +26,7 @@ mod wake;
 mod writer;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -36,8 +36,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::connect::Connector;
-use self::db_error::log_error;
-use self::node::Membership;
+use self::db_error::{DbError, log_error};
+use self::node::{Membership, NumberedAnnouncement};
 use self::queue::Queue;
 use self::readers::Readers;
 use self::request::{EncodedEntry, WriteReply, WriteRequest};
@@ -50,7 +50,9 @@ use crate::{
     PartialText, Reclaimed, SessionRecord, UsageLine,
 };
 
-pub use self::connect::{CONNECT_WAIT, KEEPALIVE_INTERVAL, MAX_BACKOFF, MIN_BACKOFF, SILENCE_LIMIT};
+pub use self::connect::{
+    CONNECT_WAIT, KEEPALIVE_INTERVAL, MAX_BACKOFF, MIN_BACKOFF, NEXT_HOST_WAIT, SILENCE_LIMIT,
+};
 pub use self::node::NODE_KEEP;
 pub use self::read::READ_EVENTS;
 pub use self::readers::READ_CONNECTIONS;
@@ -80,6 +82,13 @@ pub const MAX_GROUP_BYTES: usize = 8 << 20;
 
 /// The largest append in bytes. The server closes a connection that sends a message of 1 GiB.
 pub const MAX_APPEND_BYTES: usize = 256 << 20;
+
+/// The longest name of a node in bytes. It is a part of the key of usage rows.
+pub const MAX_NODE_BYTES: usize = 256;
+
+/// The name of a model is cut at this many bytes in the usage of a day. It is a part of the key of usage rows, and the server
+/// refuses a key of 2,700 bytes.
+pub const MAX_MODEL_BYTES: usize = 1024;
 
 /// Where a log is, and who opens it.
 #[derive(Clone)]
@@ -114,6 +123,22 @@ impl PostgresOptions {
     }
 }
 
+impl PostgresOptions {
+    fn check(&self) -> Result<(), String> {
+        if self.node.is_empty() || self.node.len() > MAX_NODE_BYTES {
+            return Err(format!("the name of a node has 1 to {MAX_NODE_BYTES} bytes"));
+        }
+        if !(self.heartbeat_interval < self.renew_limit && self.renew_limit < self.lease_wait) {
+            return Err(format!(
+                "the heartbeat interval ({:?}) must be shorter than the renew limit ({:?}), and that shorter than the \
+                 lease wait ({:?})",
+                self.heartbeat_interval, self.renew_limit, self.lease_wait
+            ));
+        }
+        Ok(())
+    }
+}
+
 impl std::fmt::Debug for PostgresOptions {
     /// Without URL and password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -133,7 +158,9 @@ struct Shared {
     options: PostgresOptions,
     connector: Connector,
     clock: Arc<dyn Clock>,
-    announcement: Mutex<Announcement>,
+    announcement: watch::Sender<NumberedAnnouncement>,
+    /// The number of the announcement that others can see.
+    written_announcement: watch::Sender<u64>,
     queue: Queue,
     heads: Heads,
     followed_sessions: FollowedSessions,
@@ -158,21 +185,25 @@ impl PostgresLog {
     /// newer parlor migrated the tables.
     pub async fn open(options: PostgresOptions, clock: Arc<dyn Clock>) -> Result<Self, LogError> {
         let connector = Connector::new(&options.url, options.password.as_deref())?;
+        options.check().map_err(|reason| LogError::Database {
+            store: connector.store().to_owned(),
+            source: reason.into(),
+        })?;
         let failed = |error| log_error(connector.store(), options.heartbeat_interval, error);
         let mut heartbeat = node::connect(&connector).await.map_err(failed)?;
         schema::migrate(&mut heartbeat).await.map_err(failed)??;
         let rows = heartbeat.query("SELECT current_schema()::text", &[]).await.map_err(failed)?;
         let schema: Option<String> = rows.first().and_then(|row| row.get(0));
         let channel = wake::channel_name(&schema.unwrap_or_default());
-        let announcement = Announcement::default();
         let sent = Instant::now();
-        let registered = node::register(&mut heartbeat, &options.node, &announcement, None).await;
+        let registered = node::register(&mut heartbeat, &options.node, &Announcement::default(), None).await;
         let incarnation = registered.map_err(failed)?;
         let shared = Arc::new(Shared {
             options,
             connector,
             clock,
-            announcement: Mutex::new(announcement),
+            announcement: watch::Sender::default(),
+            written_announcement: watch::Sender::default(),
             queue: Queue::default(),
             heads: Heads::default(),
             followed_sessions: FollowedSessions::default(),
@@ -196,8 +227,7 @@ impl PostgresLog {
 
     /// Sets what this process tells others of itself, and returns when they can see it.
     pub async fn announce(&self, announcement: Announcement) -> Result<(), LogError> {
-        *self.shared.announcement.lock().unwrap_or_else(PoisonError::into_inner) = announcement;
-        self.shared.announce_now().await
+        self.shared.announce(announcement).await
     }
 
     /// Carries out the queued requests, and returns when others can take the leases of this process. Dropping the log does
@@ -234,12 +264,8 @@ impl Drop for PostgresLog {
 }
 
 impl Shared {
-    fn announcement(&self) -> Announcement {
-        self.announcement.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     /// The [`LogError`] for an error of the server.
-    fn log_error(&self, error: tokio_postgres::Error) -> LogError {
+    fn log_error(&self, error: DbError) -> LogError {
         log_error(self.connector.store(), self.options.heartbeat_interval, error)
     }
 

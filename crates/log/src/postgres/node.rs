@@ -10,20 +10,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use parlor_vocab::SessionId;
-use tokio::time::{Instant, sleep_until, timeout_at};
-use tokio_postgres::Error;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::Shared;
 use super::connect::{Backoff, Connection, Connector};
-use super::db_error::describe;
+use super::db_error::{DbError, describe};
 use super::leases::random_number;
-use crate::Announcement;
 use crate::lease::Token;
+use crate::{Announcement, LogError};
 
 /// A node's row is removed by the next process that opens the log, when it is this old and has no lease.
 pub const NODE_KEEP: Duration = Duration::from_secs(3600);
 
-/// A heartbeat need not wait for a standby. If it is lost with the primary, the next one follows in a second.
+/// A heartbeat does not wait for a standby, so that nodes keep their leases while a standby restarts. If heartbeats are lost
+/// with the primary, others may take over a little earlier than this process gives up; what it then writes is refused.
 const HEARTBEAT_SETTINGS: &str = "SET synchronous_commit = local";
 
 /// Adds a node, gives up its last incarnation and forgets nodes that ended long ago.
@@ -44,6 +44,9 @@ const RENEW: &str = "UPDATE nodes SET heartbeat = clock_timestamp(), address = $
 /// Ends an incarnation, and frees its leases.
 const UNREGISTER: &str = "WITH released AS (DELETE FROM leases WHERE incarnation = $1)
     DELETE FROM nodes WHERE incarnation = $1";
+
+/// Why the leases of a log end that is closed, or whose writer panicked.
+pub(super) const CLOSED: &str = "the log is closed";
 
 /// The incarnation of this process, and the leases that it holds.
 #[derive(Default)]
@@ -131,9 +134,11 @@ impl Shared {
     }
 
     /// Gives up the incarnation with all of its leases, and tells their holders.
-    fn give_up(&self, reason: &str) {
+    pub(super) fn give_up(&self, reason: &str) {
         let Some(lost) = self.membership.end() else { return };
-        tracing::warn!(reason, leases = lost.len(), "the log gave up its leases");
+        if !lost.is_empty() {
+            tracing::warn!(reason, leases = lost.len(), "the log gave up its leases");
+        }
         for token in lost.into_values() {
             self.lost_leases.report(token);
         }
@@ -143,15 +148,15 @@ impl Shared {
     }
 
     /// Removes the row and the leases of this process, so that others can take them at once.
-    pub(super) async fn leave(&self, connection: &mut Connection) -> Result<(), Error> {
+    pub(super) async fn leave(&self, connection: &mut Connection) -> Result<(), DbError> {
         let Some((incarnation, _)) = self.membership.incarnation() else { return Ok(()) };
-        self.membership.end();
+        self.give_up(CLOSED);
         connection.query(UNREGISTER, &[&incarnation]).await.map(|_| ())
     }
 }
 
 /// Connects for heartbeats.
-pub(super) async fn connect(connector: &Connector) -> Result<Connection, Error> {
+pub(super) async fn connect(connector: &Connector) -> Result<Connection, DbError> {
     let mut connection = connector.connect().await?;
     connection.client_mut().batch_execute(HEARTBEAT_SETTINGS).await?;
     Ok(connection)
@@ -163,7 +168,7 @@ pub(super) async fn register(
     node: &str,
     announcement: &Announcement,
     last: Option<i64>,
-) -> Result<i64, Error> {
+) -> Result<i64, DbError> {
     let incarnation = random_number();
     let (address, version) = announced(announcement);
     let (pid, keep) = (i64::from(std::process::id()), NODE_KEEP.as_secs_f64());
@@ -183,7 +188,7 @@ pub(super) async fn renew(
     incarnation: i64,
     announcement: &Announcement,
     lease_wait: Duration,
-) -> Result<bool, Error> {
+) -> Result<bool, DbError> {
     let (address, version) = announced(announcement);
     let parameters = [&incarnation as _, &address as _, &version as _, &lease_wait.as_secs_f64() as _];
     connection.query(RENEW, &parameters).await.map(|rows| !rows.is_empty())
@@ -202,8 +207,13 @@ async fn beat(shared: &Shared, mut connection: Option<Connection>) {
     let mut backoff = Backoff::default();
     let mut last_incarnation = shared.membership.incarnation().map(|(incarnation, _)| incarnation);
     let mut next = Instant::now() + shared.options.heartbeat_interval;
+    let mut announcements = shared.announcement.subscribe();
     loop {
-        sleep_until(next).await;
+        tokio::select! {
+            () = sleep_until(next) => {}
+            _ = announcements.changed() => {}
+        }
+        let announced = announcements.borrow_and_update().clone();
         let sent = Instant::now();
         let incarnation = shared.incarnation();
         // A connection that does not answer is replaced while there is time for another attempt.
@@ -211,13 +221,20 @@ async fn beat(shared: &Shared, mut connection: Option<Connection>) {
         if let Some((_, renewed)) = shared.membership.incarnation() {
             deadline = deadline.min(renewed + shared.options.renew_limit);
         }
-        match timeout_at(deadline, beat_once(shared, &mut connection, incarnation, last_incarnation)).await {
+        match timeout_at(
+            deadline,
+            beat_once(shared, &mut connection, &announced, incarnation, last_incarnation),
+        )
+        .await
+        {
             Ok(Ok(Beat::Renewed)) => {
                 shared.membership.renew(incarnation.unwrap_or_default(), sent);
+                shared.written_announcement.send_replace(announced.number);
                 (next, backoff) = (sent + shared.options.heartbeat_interval, Backoff::default());
             }
             Ok(Ok(Beat::Registered(new))) => {
                 shared.membership.begin(new, sent);
+                shared.written_announcement.send_replace(announced.number);
                 last_incarnation = Some(new);
                 tracing::info!("the log is available again");
                 (next, backoff) = (sent + shared.options.heartbeat_interval, Backoff::default());
@@ -250,9 +267,10 @@ enum Beat {
 async fn beat_once(
     shared: &Shared,
     connection: &mut Option<Connection>,
+    announced: &NumberedAnnouncement,
     incarnation: Option<i64>,
     last_incarnation: Option<i64>,
-) -> Result<Beat, Error> {
+) -> Result<Beat, DbError> {
     let connection = match connection {
         Some(open) if !open.is_closed() => open,
         other => {
@@ -261,28 +279,41 @@ async fn beat_once(
             other.insert(new)
         }
     };
-    let announcement = shared.announcement();
+    let announcement = &announced.announcement;
     match incarnation {
         Some(incarnation) => {
-            let renewed = renew(connection, incarnation, &announcement, shared.options.lease_wait).await?;
+            let renewed = renew(connection, incarnation, announcement, shared.options.lease_wait).await?;
             Ok(if renewed { Beat::Renewed } else { Beat::Expired })
         }
         None => {
             let node = &shared.options.node;
-            register(connection, node, &announcement, last_incarnation).await.map(Beat::Registered)
+            register(connection, node, announcement, last_incarnation).await.map(Beat::Registered)
         }
     }
 }
 
-/// Only the announcement: a heartbeat from here could come after this process has given up.
-const ANNOUNCE: &str = "UPDATE nodes SET address = $2, version = $3 WHERE incarnation = $1";
+/// What this process tells others of itself. The number grows with each change.
+#[derive(Clone, Default)]
+pub(super) struct NumberedAnnouncement {
+    number: u64,
+    announcement: Announcement,
+}
 
 impl Shared {
-    /// Writes what this process tells others of itself. A later incarnation takes it along.
-    pub(super) async fn announce_now(&self) -> Result<(), crate::LogError> {
-        let Some(incarnation) = self.incarnation() else { return Ok(()) };
-        let announcement = self.announcement();
-        let (address, version) = announced(&announcement);
-        self.read(ANNOUNCE, &[&incarnation, &address, &version]).await.map(|_| ())
+    /// Changes what this process tells others of itself, and waits until it is written. The heartbeat writes it: a second
+    /// writer could wait for a standby, and keep the row of the node locked.
+    pub(super) async fn announce(&self, announcement: Announcement) -> Result<(), LogError> {
+        let mut number = 0;
+        self.announcement.send_modify(|announced| {
+            number = announced.number + 1;
+            *announced = NumberedAnnouncement { number, announcement };
+        });
+        let mut written = self.written_announcement.subscribe();
+        let written = written.wait_for(|written| *written >= number);
+        match timeout(self.options.renew_limit, written).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(LogError::Closed),
+            Err(_) => Err(self.unavailable("no heartbeat succeeded in time")),
+        }
     }
 }

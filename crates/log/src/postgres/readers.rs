@@ -3,12 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Row};
 
 use super::Shared;
 use super::connect::Connection;
-use super::db_error::{Failure, classify};
+use super::db_error::{DbError, Failure, classify};
 use crate::LogError;
 
 /// The number of connections that can read at the same time.
@@ -81,7 +81,7 @@ impl Shared {
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<(Vec<Row>, bool), Error> {
+    ) -> Result<(Vec<Row>, bool), DbError> {
         // If the caller drops the future, the connection is closed and not used again.
         let reconnects = *self.reconnects.borrow();
         let mut connection = match self.readers.take(reconnects) {

@@ -14,6 +14,9 @@ macro_rules! record_columns {
 }
 pub(super) use record_columns;
 
+/// About how many bytes an event takes in a message beside its body and its id.
+const EVENT_BYTES: usize = 64;
+
 /// A request to change the database.
 pub(super) enum WriteRequest {
     Append { session: SessionId, token: Token, after: Seq, new: Vec<EncodedEntry> },
@@ -37,7 +40,10 @@ impl WriteRequest {
     /// About how many bytes the request sends to the server.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Append { new, .. } => new.iter().map(|event| event.row.body.len()).sum(),
+            Self::Append { new, .. } => new
+                .iter()
+                .map(|event| event.row.body.len() + event.entry.id.as_str().len() + EVENT_BYTES)
+                .sum(),
             Self::KeepPartialText { text, .. } => text.len(),
             Self::Acquire { .. } | Self::Release { .. } | Self::Delete { .. } => 0,
         }

@@ -2,9 +2,8 @@
 //!
 //! A migration only expands the schema: nodes of an older version go on working beside nodes of a newer one.
 
-use tokio_postgres::Error;
-
 use super::connect::Connection;
+use super::db_error::DbError;
 use crate::LogError;
 
 /// The migration to each format from the one before. A released migration never changes.
@@ -14,14 +13,14 @@ const MIGRATIONS: &[&str] = &[include_str!("format_1.sql")];
 const MIGRATION_LOCK: i64 = 0x7061_726c_6f72;
 
 /// Runs the missing migrations in one transaction. Fails with `Newer` if a newer parlor migrated the tables.
-pub(super) async fn migrate(connection: &mut Connection) -> Result<Result<(), LogError>, Error> {
+pub(super) async fn migrate(connection: &mut Connection) -> Result<Result<(), LogError>, DbError> {
     migrate_with(connection, MIGRATIONS).await
 }
 
 async fn migrate_with(
     connection: &mut Connection,
     migrations: &[&str],
-) -> Result<Result<(), LogError>, Error> {
+) -> Result<Result<(), LogError>, DbError> {
     let known = migrations.len() as i64;
     // Most processes find a current format. They need neither the lock nor the right to create tables.
     let found = version(connection).await?;
@@ -45,11 +44,12 @@ async fn migrate_with(
     }
     transaction.batch_execute("DELETE FROM schema_version").await?;
     transaction.execute("INSERT INTO schema_version VALUES ($1)", &[&known]).await?;
-    transaction.commit().await.map(Ok)
+    transaction.commit().await?;
+    Ok(Ok(()))
 }
 
 /// The format of the tables; 0 if there are none.
-async fn version(connection: &mut Connection) -> Result<i64, Error> {
+async fn version(connection: &mut Connection) -> Result<i64, DbError> {
     let rows = connection.query("SELECT to_regclass('schema_version') IS NOT NULL", &[]).await?;
     if !rows.first().is_some_and(|row| row.get(0)) {
         return Ok(0);

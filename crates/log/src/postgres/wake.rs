@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use parlor_vocab::{Seq, SessionId};
-use tokio_postgres::{Error, Notification};
+use tokio_postgres::Notification;
 
 use super::Shared;
 use super::connect::{Backoff, Connection};
-use super::db_error::describe;
+use super::db_error::{DbError, describe};
 
 /// The index of followed sessions is never rebuilt while it has fewer entries than this.
 const REBUILD_AT_LEAST: usize = 64;
@@ -117,14 +117,14 @@ impl Shared {
 }
 
 /// Connects and listens.
-pub(super) async fn listen(shared: &Arc<Shared>) -> Result<Connection, Error> {
+pub(super) async fn listen(shared: &Arc<Shared>) -> Result<Connection, DbError> {
     let weak = Arc::downgrade(shared);
     let on_notification = move |notification: &Notification| {
         if let Some(shared) = weak.upgrade() {
             shared.on_notification(notification);
         }
     };
-    let mut connection = shared.connector.connect_and_listen(Box::new(on_notification)).await?;
+    let mut connection = shared.connector.connect_and_listen(Arc::new(on_notification)).await?;
     connection.client_mut().batch_execute(&format!("LISTEN {}", shared.channel)).await?;
     Ok(connection)
 }
@@ -167,7 +167,7 @@ async fn follow(shared: &Arc<Shared>, mut connection: Connection) {
 }
 
 /// Wakes all followers with the present heads of their sessions.
-async fn wake_all(shared: &Shared, connection: &mut Connection) -> Result<(), Error> {
+async fn wake_all(shared: &Shared, connection: &mut Connection) -> Result<(), DbError> {
     let followed = shared.heads.followed();
     let names: Vec<&[u8]> = followed.iter().map(|(session, _)| session.as_str().as_bytes()).collect();
     let mut heads: HashMap<Vec<u8>, i64> = HashMap::new();

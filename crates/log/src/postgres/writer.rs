@@ -4,16 +4,20 @@
 //! leases ([`node`](super::node)); until then the task reconnects and repeats what is not certain to be stored.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use super::Shared;
+use super::append::WriteOrigin;
 use super::connect::{Backoff, Connection};
-use super::db_error::{Failure, classify, describe};
-use super::leases::{self, Acquired, Asker, Deletion};
-use super::queue::{Job, Queue};
+use super::db_error::{DbError, Failure, classify, describe};
+use super::group::Interrupted;
+use super::leases::{self, Acquired, Deletion, LeaseRequest};
+use super::node::CLOSED;
+use super::queue::Job;
 use super::record_cache::RecordCache;
 use super::request::{WriteReply, WriteRequest};
-use super::{Shared, append};
 use crate::LogError;
 use crate::lease::{Lease, Token};
 use parlor_vocab::{Seq, SessionId};
@@ -25,8 +29,20 @@ const WRITER_SETTINGS: &str = "SET enable_seqscan = off; SET plan_cache_mode = f
 /// How often a request is repeated that the server rolled back because of others.
 pub(super) const MAX_ROLLBACKS: usize = 10;
 
+/// How often a request is repeated whose connection was lost. A server that is away does not count: this is for requests
+/// that end their connection each time, for example because the server has too little memory.
+pub(super) const MAX_DISCONNECTS: usize = 8;
+
+/// The failed attempts to carry out a request.
+#[derive(Default)]
+pub(super) struct Failures {
+    rollbacks: usize,
+    disconnects: usize,
+    backoff: Backoff,
+}
+
 /// Connects for writing.
-pub(super) async fn connect(shared: &Shared) -> Result<Connection, tokio_postgres::Error> {
+pub(super) async fn connect(shared: &Shared) -> Result<Connection, DbError> {
     let mut connection = shared.connector.connect().await?;
     connection.client_mut().batch_execute(WRITER_SETTINGS).await?;
     Ok(connection)
@@ -34,16 +50,26 @@ pub(super) async fn connect(shared: &Shared) -> Result<Connection, tokio_postgre
 
 /// Carries out requests until the queue is closed and empty. Then others can take the leases of this process.
 pub(super) async fn run(shared: Arc<Shared>, connection: Connection) {
-    // Runs also if the writer panics: otherwise callers would wait for their replies forever.
-    let _abandon = AbandonOnDrop(&shared.queue);
+    // Runs also if the writer panics: otherwise callers would wait for their replies forever, and the heartbeat would keep
+    // the leases.
+    let _end = EndOnDrop(&shared);
     let mut writer = Writer {
         shared: &shared,
         connection: Some(connection),
         records: RecordCache::default(),
         unreleased: Vec::new(),
+        pause: Duration::ZERO,
     };
     let mut expected = 0;
-    while let Some(jobs) = shared.queue.next_group(expected).await {
+    loop {
+        let next_group = shared.queue.next_group(expected);
+        let jobs = if writer.unreleased.is_empty() {
+            next_group.await
+        } else {
+            // Releases that failed are tried again, also if nobody writes.
+            timeout(shared.options.heartbeat_interval, next_group).await.unwrap_or(Some(Vec::new()))
+        };
+        let Some(jobs) = jobs else { break };
         let count = jobs.len();
         writer.process(jobs).await;
         // Those of the last transaction, and those that arrived meanwhile.
@@ -57,11 +83,13 @@ pub(super) async fn run(shared: Arc<Shared>, connection: Connection) {
     }
 }
 
-struct AbandonOnDrop<'q>(&'q Queue);
+struct EndOnDrop<'s>(&'s Shared);
 
-impl Drop for AbandonOnDrop<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.abandon();
+        self.0.queue.abandon();
+        self.0.closed.send_replace(true);
+        self.0.give_up(CLOSED);
     }
 }
 
@@ -96,6 +124,8 @@ pub(super) struct Writer<'s> {
     pub(super) records: RecordCache,
     /// Releases of dropped leases that failed, to be tried again.
     unreleased: Vec<Job>,
+    /// How long to wait before the next attempt to connect.
+    pause: Duration,
 }
 
 impl Writer<'_> {
@@ -147,6 +177,7 @@ impl Writer<'_> {
     pub(super) async fn connected(&mut self) -> Result<&mut Connection, LogError> {
         let deadline = Instant::now() + self.shared.options.renew_limit;
         let mut backoff = Backoff::default();
+        sleep(std::mem::take(&mut self.pause)).await;
         while self.connection.as_ref().is_none_or(Connection::is_closed) {
             match connect(self.shared).await {
                 Ok(connection) => {
@@ -164,15 +195,19 @@ impl Writer<'_> {
     }
 
     /// Drops a connection that failed. Returns whether to try again.
-    pub(super) fn may_repeat(&mut self, error: &tokio_postgres::Error, rollbacks: &mut usize) -> bool {
+    pub(super) fn may_repeat(&mut self, error: &DbError, failures: &mut Failures) -> bool {
         match classify(error) {
             Failure::Disconnected => {
                 self.connection = None;
-                true
+                failures.disconnects += 1;
+                if failures.disconnects > 1 {
+                    self.pause = failures.backoff.next_pause();
+                }
+                failures.disconnects <= MAX_DISCONNECTS
             }
             Failure::RolledBack => {
-                *rollbacks += 1;
-                *rollbacks <= MAX_ROLLBACKS
+                failures.rollbacks += 1;
+                failures.rollbacks <= MAX_ROLLBACKS
             }
             Failure::Refused => false,
         }
@@ -194,7 +229,7 @@ impl Writer<'_> {
             self.shared.membership.remove_lease(session, *token);
             self.records.remove(session);
         }
-        let mut rollbacks = 0;
+        let mut failures = Failures::default();
         let error = loop {
             let connection = match self.connected().await {
                 Ok(connection) => connection,
@@ -202,7 +237,7 @@ impl Writer<'_> {
             };
             match leases::release(connection, &leases).await {
                 Ok(()) => return jobs.iter().map(|_| Ok(WriteReply::Released)).collect(),
-                Err(error) if self.may_repeat(&error, &mut rollbacks) => {}
+                Err(error) if self.may_repeat(&error, &mut failures) => {}
                 Err(error) => break self.shared.log_error(error),
             }
         };
@@ -211,14 +246,14 @@ impl Writer<'_> {
 
     async fn acquire(&mut self, jobs: &[Job], incarnation: i64) -> Replies {
         let sessions: Vec<&SessionId> = jobs.iter().map(|job| job.request.session()).collect();
-        let asker = Asker {
+        let request = LeaseRequest {
             incarnation,
             pid: std::process::id(),
             now: self.shared.clock.now(),
             lease_wait: self.shared.options.lease_wait,
         };
         let mut replies: Vec<Option<Result<WriteReply, LogError>>> = jobs.iter().map(|_| None).collect();
-        let mut rollbacks = 0;
+        let mut failures = Failures::default();
         let error = loop {
             let missing: Vec<usize> = (0..jobs.len()).filter(|number| replies[*number].is_none()).collect();
             if missing.is_empty() {
@@ -229,14 +264,14 @@ impl Writer<'_> {
                 Ok(connection) => connection,
                 Err(error) => break error,
             };
-            match leases::acquire(connection, &asked, &asker).await {
+            match leases::acquire(connection, &asked, &request).await {
                 Ok(Ok(acquired)) => {
                     for (number, acquired) in missing.into_iter().zip(acquired) {
                         replies[number] = self.acquired(sessions[number], acquired, incarnation);
                     }
                 }
                 Ok(Err(error)) => break self.shared.stored::<()>(Err(error)).expect_err("it is an error"),
-                Err(error) if self.may_repeat(&error, &mut rollbacks) => {}
+                Err(error) if self.may_repeat(&error, &mut failures) => {}
                 Err(error) => break self.shared.log_error(error),
             }
         };
@@ -267,7 +302,7 @@ impl Writer<'_> {
                 return Some(Err(LogError::Held { session: session.clone(), by: holder }));
             }
             Acquired::Raced => return None,
-            Acquired::AskerExpired => {
+            Acquired::RequesterExpired => {
                 return Some(Err(self.shared.unavailable("the heartbeat of this process is too old")));
             }
         };
@@ -301,25 +336,47 @@ impl Writer<'_> {
             return Err(LogError::NotHeld { session: session.clone() });
         }
         self.records.remove(session);
-        let (mut rollbacks, mut is_unsure) = (0, false);
+        let (mut failures, mut is_unsure) = (Failures::default(), false);
         loop {
-            let sender = shared.sender(incarnation);
-            match leases::delete(self.connected().await?, session, token, &sender).await {
-                Ok(Deletion::Done) => return Ok(()),
-                Ok(Deletion::UnknownSession) => return Err(LogError::UnknownSession(session.clone())),
-                // The lease goes with the session, so an earlier attempt may have succeeded.
-                Ok(Deletion::NotHeld) if is_unsure => {
-                    return match shared.record(session).await {
-                        Err(LogError::UnknownSession(_)) => Ok(()),
-                        Ok(_) => Err(LogError::NotHeld { session: session.clone() }),
-                        Err(error) => Err(error),
-                    };
+            match self.try_to_delete(session, token, incarnation, is_unsure).await {
+                Ok(()) => return Ok(()),
+                Err(Interrupted::Database(error)) if self.may_repeat(&error, &mut failures) => {
+                    is_unsure = true;
                 }
-                Ok(Deletion::NotHeld) => return Err(LogError::NotHeld { session: session.clone() }),
-                Err(error) if self.may_repeat(&error, &mut rollbacks) => is_unsure = true,
-                Err(error) => return Err(shared.log_error(error)),
+                Err(Interrupted::Database(error)) => return Err(shared.log_error(error)),
+                Err(Interrupted::Failed(error)) => return Err(error),
             }
         }
+    }
+
+    /// Deletes a session. If the outcome of an earlier attempt is not known, the session may be gone already.
+    async fn try_to_delete(
+        &mut self,
+        session: &SessionId,
+        token: Token,
+        incarnation: i64,
+        is_unsure: bool,
+    ) -> Result<(), Interrupted> {
+        let shared = self.shared;
+        let origin = shared.write_origin(incarnation);
+        let connection = self.connected().await?;
+        let deletion = leases::delete(connection, session, token, &origin).await?;
+        let mut needs_probe = connection.take_sync_wait_cancelled();
+        match deletion {
+            Deletion::Done => {}
+            Deletion::UnknownSession => Err(LogError::UnknownSession(session.clone()))?,
+            // The lease goes with the session, so the earlier attempt may have succeeded.
+            Deletion::NotHeld if is_unsure => match shared.record(session).await {
+                Err(LogError::UnknownSession(_)) => needs_probe = true,
+                Ok(_) => Err(LogError::NotHeld { session: session.clone() })?,
+                Err(error) => Err(error)?,
+            },
+            Deletion::NotHeld => Err(LogError::NotHeld { session: session.clone() })?,
+        }
+        if needs_probe {
+            self.probe().await?;
+        }
+        Ok(())
     }
 
     /// Answers a job that is durable or failed, and wakes followers.
@@ -374,8 +431,8 @@ fn refuse_without_incarnation(shared: &Shared, request: &WriteRequest) -> Result
 }
 
 impl Shared {
-    /// This process as the sender of a statement.
-    pub(super) fn sender(&self, incarnation: i64) -> append::Sender<'_> {
-        append::Sender { node: &self.options.node, incarnation, channel: &self.channel }
+    /// This process as the origin of a write.
+    pub(super) fn write_origin(&self, incarnation: i64) -> WriteOrigin<'_> {
+        WriteOrigin { node: &self.options.node, incarnation, channel: &self.channel }
     }
 }

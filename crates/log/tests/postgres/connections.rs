@@ -1,9 +1,8 @@
 //! Connections that are cut.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parlor_log::{EventLog, PostgresOptions, random_u128};
+use parlor_log::{EventLog, LogError, PostgresOptions, random_u128};
 use parlor_vocab::Seq;
 
 use super::proxy::Proxy;
@@ -18,10 +17,9 @@ async fn a_cut_connection_leaves_no_doubt() {
         let database = Database::create().await;
         let proxy = Arc::new(Proxy::start(database.server.port()).await);
         let log = Arc::new(open(PostgresOptions::new(proxy.url(&database.name), "a")).await);
-        let finished = Arc::new(AtomicUsize::new(0));
         let mut appenders = tokio::task::JoinSet::new();
         for number in 0..SESSIONS {
-            let (log, proxy, finished) = (Arc::clone(&log), Arc::clone(&proxy), Arc::clone(&finished));
+            let (log, proxy) = (Arc::clone(&log), Arc::clone(&proxy));
             appenders.spawn(async move {
                 let name = format!("s{number}");
                 let lease = log.acquire(&session(&name)).await.unwrap();
@@ -36,7 +34,6 @@ async fn a_cut_connection_leaves_no_doubt() {
                         proxy.cut_after(1 + (random_u128() % 8000) as u64);
                     }
                 }
-                finished.fetch_add(1, Ordering::SeqCst);
                 (name, acknowledged)
             });
         }
@@ -53,11 +50,16 @@ async fn a_cut_connection_leaves_no_doubt() {
 
 /// Waits until this many appends wait for a lock.
 pub(crate) async fn blocked_appends(database: &Database, count: i64) {
+    blocked_statements(database, "Appends events", count).await;
+}
+
+/// Waits until this many statements that contain `text` wait for a lock.
+async fn blocked_statements(database: &Database, text: &str, count: i64) {
     let client = database.server.client(&database.name).await;
     let sql = "SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%Appends events%'
+        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'
             AND pid <> pg_backend_pid()";
-    while client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) < count {
+    while client.query_one(sql, &[&text]).await.unwrap().get::<_, i64>(0) < count {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
@@ -89,6 +91,70 @@ async fn a_late_commit_of_a_lost_connection_is_found() {
         assert_eq!(ids(&log, "s").await, ["e0", "e1", "e2"]);
         let record = log.session(&session("s")).await.unwrap();
         assert_eq!(record.head, Seq(3));
+    })
+    .await;
+}
+
+/// A deletion waits for an append that the server still carries out for a lost connection, and deletes its event too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_leaves_nothing_of_an_append_under_way() {
+    in_time(async {
+        let database = Database::create().await;
+        let log = database.log().await;
+        let lease = log.acquire(&session("s")).await.unwrap();
+        log.append(&lease, Seq::START, &[new_entry("x")]).await.unwrap();
+        let late = database.server.client(&database.name).await;
+        let append = "BEGIN; SELECT FROM leases WHERE session = 's' FOR SHARE; UPDATE sessions SET head = 2;
+            INSERT INTO events SELECT session, 2, 'y', at, version, body FROM events";
+        late.batch_execute(append).await.unwrap();
+        let commit = async {
+            blocked_statements(&database, "DELETE FROM sessions", 1).await;
+            late.batch_execute("COMMIT").await.unwrap();
+        };
+        let (deleted, ()) = tokio::join!(log.delete(&lease), commit);
+        deleted.unwrap();
+        assert!(late.query("SELECT FROM events", &[]).await.unwrap().is_empty());
+    })
+    .await;
+}
+
+/// An append that ends its connection each time fails alone, and is not repeated for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_that_ends_every_connection_fails_alone() {
+    in_time(async {
+        let database = Database::create().await;
+        let log = database.log().await;
+        let poison = "CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;
+            CREATE TRIGGER poison BEFORE INSERT ON events FOR EACH ROW WHEN (NEW.id = 'poison')
+                EXECUTE FUNCTION poison()";
+        database.server.execute(&database.name, poison).await;
+        let (bad, good) =
+            (log.acquire(&session("bad")).await.unwrap(), log.acquire(&session("good")).await.unwrap());
+        let entries = ["poison", "x"].map(|id| [new_entry(id)]);
+        let (failed, appended) = tokio::join!(
+            log.append(&bad, Seq::START, &entries[0]),
+            log.append(&good, Seq::START, &entries[1])
+        );
+        assert!(matches!(failed, Err(LogError::Unavailable { .. })), "{failed:?}");
+        assert_eq!(appended.unwrap(), Seq(1));
+        log.append(&bad, Seq::START, &[new_entry("y")]).await.unwrap();
+        assert_eq!(ids(&log, "bad").await, ["y"]);
+    })
+    .await;
+}
+
+/// A host that accepts connections and says nothing, such as a server that is paused, does not keep the next from being used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_host_is_passed_over() {
+    in_time(async {
+        let database = Database::create().await;
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let hosts = format!("{},127.0.0.1:{}", silent.local_addr().unwrap(), database.server.port());
+        let log =
+            open(PostgresOptions::new(format!("postgres://parlor@{hosts}/{}", database.name), "a")).await;
+        let lease = log.acquire(&session("s")).await.unwrap();
+        log.append(&lease, Seq::START, &[new_entry("x")]).await.unwrap();
     })
     .await;
 }

@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
 /// Ends a test that hangs. A working test takes much less.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The pause between two looks at something that reports no change.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use parlor_log::postgres::test_server::TestServer;
-use parlor_log::{EventLog, PostgresOptions};
+use parlor_log::{Announcement, EventLog, PostgresOptions};
 use parlor_vocab::Seq;
 use tokio::task::block_in_place;
 
@@ -43,6 +43,25 @@ async fn require_missing_standby(server: &TestServer) {
             }
         }
     }
+}
+
+/// Neither do heartbeats wait for the standby, nor does what a process tells others of itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_announcement_needs_no_standby() {
+    in_time(async {
+        let server = block_in_place(|| TestServer::start(""));
+        let database = server.new_database().await;
+        let log = open(PostgresOptions::new(server.url(&database), "a")).await;
+        let lease = log.acquire(&session("s")).await.unwrap();
+        require_missing_standby(&server).await;
+        for number in 0..10 {
+            let announcement = Announcement { version: None, address: Some(number.to_string()) };
+            log.announce(announcement).await.unwrap();
+        }
+        assert!(!*log.lost(&lease).borrow());
+        set_standbys(&server, "").await;
+    })
+    .await;
 }
 
 /// A wait for a standby that is cancelled, or ended with its connection, leaves an event that only the primary has. It is

@@ -18,9 +18,11 @@ mod sock_diag;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use rustix::process::geteuid;
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 
 pub use self::open_files::MAX_INSPECTED_FILES;
 pub use self::proc_net::PROC_NET_BYTES;
@@ -117,6 +119,26 @@ impl AcceptedConnection {
     }
 }
 
+/// The user whose process has accepted a connection that this process has opened to a loopback address, for a client that is
+/// about to send a secret. Waits until the connection is accepted, which may be long: callers limit it. Fails if the
+/// connection has ended.
+pub async fn accepting_user(stream: &TcpStream) -> io::Result<PeerUser> {
+    let connection = AcceptedConnection::new(stream)?;
+    let mut pause = MIN_ACCEPT_POLL;
+    loop {
+        let is_queued = |entry: SocketEntry| entry.inode == 0 && entry.state == ESTABLISHED;
+        if !find(connection.peer, connection.local).is_some_and(is_queued) {
+            return Ok(connection.peer_user());
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(MAX_ACCEPT_POLL);
+    }
+}
+
+/// The shortest and the longest pause between two looks whether a connection has been accepted. The kernel tells nobody.
+const MIN_ACCEPT_POLL: Duration = Duration::from_millis(1);
+const MAX_ACCEPT_POLL: Duration = Duration::from_millis(50);
+
 /// The user who listens at `address`, a loopback address. For a client that is about to send a secret there. Unknown if
 /// no user or several users listen.
 pub fn listening_user(address: SocketAddr) -> PeerUser {
@@ -163,11 +185,9 @@ impl SocketEntry {
 
 /// The one socket that is bound to `local` and connected to `peer`. None if there is none, or more than one.
 fn find(local: SocketAddr, peer: SocketAddr) -> Option<SocketEntry> {
-    match sock_diag::find(local, peer) {
-        Ok(entry) => Some(entry),
-        // Netlink is refused, the kernel lacks the module, or the socket is bound to a device and is only in the table.
-        Err(_) => proc_net::find(local, peer).ok().flatten(),
-    }
+    // The table is read only where netlink is refused or the kernel lacks the module: it may be long, and whoever connects
+    // would make this process read it.
+    sock_diag::find(local, peer).unwrap_or_else(|_| proc_net::find(local, peer).ok().flatten())
 }
 
 fn decide(
@@ -231,10 +251,40 @@ mod tests {
             assert_eq!(by_table.uid, geteuid().as_raw());
             assert_eq!(by_table.inode, rustix::fs::fstat(&client).unwrap().st_ino);
             match sock_diag::find(accepted.peer, accepted.local) {
-                Ok(by_netlink) => assert_eq!(by_netlink, by_table),
+                Ok(by_netlink) => assert_eq!(by_netlink, Some(by_table)),
                 Err(refused) => eprintln!("netlink is refused here: {refused}"),
             }
         }
+    }
+
+    #[tokio::test]
+    async fn netlink_finds_a_socket_that_is_bound_to_the_loopback_device() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind_device(Some(b"lo")).unwrap();
+        let client = socket.connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let accepted = AcceptedConnection::new(&stream).unwrap();
+        assert_eq!(accepted.peer_user(), PeerUser::Ours);
+        match sock_diag::find(accepted.peer, accepted.local) {
+            Ok(found) => assert_eq!(found.unwrap().inode, rustix::fs::fstat(&client).unwrap().st_ino),
+            Err(refused) => eprintln!("netlink is refused here: {refused}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_nobody_has_accepted_has_no_user_yet() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut user = std::pin::pin!(accepting_user(&stream));
+        tokio::select! {
+            biased;
+            user = &mut user => panic!("{user:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+        let accepted = listener.accept().await.unwrap();
+        assert_eq!(user.await.unwrap(), PeerUser::Ours);
+        drop(accepted);
     }
 
     #[tokio::test]

@@ -10,6 +10,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recvfrom, sendto, socket_with,
 };
 
+use rustix::io::Errno;
+
 use super::{SocketEntry, canonical};
 
 /// The kernel's own address.
@@ -33,25 +35,49 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const IPPROTO_TCP: u8 = 6;
 
-/// The socket that is bound to `local` and connected to `peer`.
-pub(super) fn find(local: SocketAddr, peer: SocketAddr) -> io::Result<SocketEntry> {
+/// The index of the loopback interface in every network namespace.
+const LOOPBACK_INTERFACE: u32 = 1;
+
+/// `NLMSG_ERROR`: the kernel has no such socket, or does not answer such requests.
+const ERROR: u16 = 2;
+
+/// The socket that is bound to `local` and connected to `peer`; `None` if there is none. Fails if netlink is refused.
+pub(super) fn find(local: SocketAddr, peer: SocketAddr) -> io::Result<Option<SocketEntry>> {
+    // The first request does not find a socket that is bound to a device. On connections within a machine that is loopback.
+    match find_on(local, peer, 0)? {
+        Some(entry) => Ok(Some(entry)),
+        None => find_on(local, peer, LOOPBACK_INTERFACE),
+    }
+}
+
+fn find_on(local: SocketAddr, peer: SocketAddr, interface: u32) -> io::Result<Option<SocketEntry>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?;
-    sendto(&socket, &request(local, peer), SendFlags::empty(), &KERNEL)?;
+    sendto(&socket, &request(local, peer, interface), SendFlags::empty(), &KERNEL)?;
     let mut buffer = [0; ANSWER_BYTES];
     let (_, count, from) = recvfrom(&socket, &mut buffer, RecvFlags::empty())?;
     if from.map(SocketAddrNetlink::try_from) != Some(Ok(KERNEL)) {
-        return Err(not_found("the answer does not come from the kernel"));
+        return Err(io::Error::other("the answer does not come from the kernel"));
     }
     let answer = buffer.get(..count).unwrap_or_default();
-    parse(answer, local, peer).ok_or_else(|| not_found("the kernel has no such socket"))
+    match error_number(answer) {
+        Some(number) if number != Errno::NOENT.raw_os_error() => Err(io::Error::from_raw_os_error(number)),
+        Some(_) => Ok(None),
+        None => Ok(parse(answer, local, peer)),
+    }
 }
 
-fn not_found(reason: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, reason)
+/// The number of an error that the kernel answered with.
+fn error_number(answer: &[u8]) -> Option<i32> {
+    let mut fields = Fields(answer);
+    let _length = fields.number()?;
+    let kind = u16::from_ne_bytes(fields.take()?);
+    let _rest_of_header: [u8; 10] = fields.take()?;
+    let number = i32::from_ne_bytes(fields.take()?);
+    (kind == ERROR).then_some(number.saturating_neg())
 }
 
-fn request(local: SocketAddr, peer: SocketAddr) -> [u8; REQUEST_BYTES] {
+fn request(local: SocketAddr, peer: SocketAddr, interface: u32) -> [u8; REQUEST_BYTES] {
     let mut bytes = Vec::with_capacity(REQUEST_BYTES);
     bytes.extend((REQUEST_BYTES as u32).to_ne_bytes());
     bytes.extend(BY_FAMILY.to_ne_bytes());
@@ -68,8 +94,8 @@ fn request(local: SocketAddr, peer: SocketAddr) -> [u8; REQUEST_BYTES] {
     bytes.extend(peer.port().to_be_bytes());
     bytes.extend(octets(local.ip(), family));
     bytes.extend(octets(peer.ip(), family));
-    // Any interface, and all ones for "no cookie".
-    bytes.extend(0_u32.to_ne_bytes());
+    bytes.extend(interface.to_ne_bytes());
+    // All ones for "no cookie".
     bytes.extend([0xff; 8]);
     bytes.try_into().expect("the fields add up to the size of the message")
 }
@@ -156,6 +182,19 @@ mod tests {
     }
 
     #[test]
+    fn an_error_is_told_from_an_answer() {
+        let error = |number: i32| {
+            let mut bytes = answer(ERROR, [0; 2], [[0; 16]; 2]);
+            bytes[HEADER_BYTES..][..4].copy_from_slice(&number.to_ne_bytes());
+            error_number(&bytes)
+        };
+        assert_eq!(error(-2), Some(Errno::NOENT.raw_os_error()));
+        assert_eq!(error(-13), Some(Errno::ACCESS.raw_os_error()));
+        assert_eq!(error_number(&answer(BY_FAMILY, [1, 2], [[0; 16]; 2])), None);
+        assert_eq!(error_number(&[]), None);
+    }
+
+    #[test]
     fn only_an_answer_about_the_requested_socket_is_accepted() {
         let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets();
         let [local, peer] = ["127.0.0.1:4000", "127.0.0.1:80"].map(|end| end.parse::<SocketAddr>().unwrap());
@@ -163,7 +202,7 @@ mod tests {
         assert_eq!(parse(&right, local, peer), Some(SocketEntry { state: 1, uid: 1000, inode: 55 }));
         // A listener has no peer, an error has another message type, and a truncated answer is incomplete.
         assert_eq!(parse(&answer(BY_FAMILY, [4000, 0], [mapped, [0; 16]]), local, peer), None);
-        assert_eq!(parse(&answer(2, [4000, 80], [mapped, mapped]), local, peer), None);
+        assert_eq!(parse(&answer(ERROR, [4000, 80], [mapped, mapped]), local, peer), None);
         for length in 0..right.len() {
             assert_eq!(parse(&right[..length], local, peer), None, "{length}");
         }

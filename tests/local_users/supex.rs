@@ -155,13 +155,13 @@ fn run_with_foreign_listener(args: &[&str], is_named: bool) -> Option<(std::proc
     }
     let reader = std::thread::spawn(move || {
         let mut received = String::new();
-        let (stream, _) = listener.accept().unwrap();
+        let (stream, _) = as_user(OTHER_USER, || listener.accept().unwrap());
         let _ = BufReader::new(stream).read_line(&mut received);
         received
     });
     let output = command.output().unwrap();
-    // If parlor has sent nothing, an empty line ends the reader.
-    let _ = TcpStream::connect(address).and_then(|mut stream| stream.write_all(b"\n"));
+    // If parlor has not connected, this ends the reader.
+    let _ = TcpStream::connect(address).and_then(|mut stream| stream.write_all(b"no connection\n"));
     Some((output, reader.join().unwrap()))
 }
 
@@ -170,7 +170,7 @@ fn code_is_not_sent_to_another_user_who_listens_on_the_port_of_a_dead_server() {
     let Some((output, received)) = run_with_foreign_listener(&["supex", "eval", "secret"], false) else {
         return;
     };
-    assert_eq!(received, "\n", "nothing was sent");
+    assert_eq!(received, "", "nothing was sent");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains(&format!("user {OTHER_USER}")) && stderr.contains("--host"), "{stderr}");

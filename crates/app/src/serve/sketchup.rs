@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::supex::{MAX_REPLY_BYTES, MAX_REQUEST_BYTES, upstream};
 use parlor_ruby::Upstream;
+use parlor_transport::{PeerUser, accepting_user};
 use parlor_vocab::{Caller, RubyJob, UpstreamError};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -167,12 +168,24 @@ struct Connection {
     lines: Lines,
 }
 
+/// Fails if another user of this machine has accepted the connection: code and the token are not for them.
+async fn refuse_other_users(stream: &TcpStream) -> io::Result<()> {
+    if stream.peer_addr()?.ip().to_canonical().is_loopback()
+        && let PeerUser::Other(user) = accepting_user(stream).await?
+    {
+        let text = format!("a process of user {user}, not yours, listens there, so nothing was sent");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(())
+}
+
 impl Connection {
     /// Connects and sends the `hello`.
     async fn open(address: &str, hello: &[u8]) -> Result<Self, UpstreamError> {
         let unreachable = |reason: String| UpstreamError::Unreachable { reason };
         let handshake = async {
             let stream = TcpStream::connect(address).await?;
+            refuse_other_users(&stream).await?;
             let mut connection = Self { stream, lines: Lines::new(MAX_REPLY_BYTES) };
             connection.stream.write_all(hello).await?;
             let line = connection.read_line().await?;

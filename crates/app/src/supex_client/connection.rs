@@ -2,16 +2,17 @@
 //! `serve.json` of a running `parlor serve`.
 
 use std::fs::metadata;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use parlor_client::supex::{Identity, SupexSettings, SupexToken};
-use parlor_transport::{PeerUser, listening_user};
+use parlor_client::supex::{Identity, PeerCheck, SupexSettings, SupexToken};
+use parlor_transport::{PeerUser, accepting_user, listening_user};
 use serde::Deserialize;
 
 use crate::environment::{Environment, SupexVariables};
@@ -48,9 +49,10 @@ impl ConnectionOptions {
         let variables = &environment.supex;
         let defaults = SupexSettings::bridge();
         let (host, port) = self.address(variables, || environment.state_folder().ok())?;
-        if self.host.is_none() && variables.host.is_none() {
-            check_listener(&host, port, environment)?;
-        }
+        // A named host is a deliberate choice.
+        let is_chosen = self.host.is_some() || variables.host.is_some();
+        let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        let check = (!is_chosen && is_local).then(|| server_check(&host, port, environment));
         let token = variables.token.clone().or_else(|| token_for(&host, port, environment));
         let timeout = match &self.timeout {
             Some(text) => seconds("--timeout", text)?,
@@ -68,6 +70,7 @@ impl ConnectionOptions {
                 .unwrap_or(defaults.max_response),
             identity: Identity { name: "parlor".to_owned(), agent, ..Identity::default() },
             token: token.map(SupexToken::new),
+            check,
         })
     }
 
@@ -92,23 +95,31 @@ impl ConnectionOptions {
     }
 }
 
-/// Fails if a process of another user listens at the address: it may have taken the port of a server that ended. Not
-/// called if the user named the host, because that is a deliberate choice.
-fn check_listener(host: &str, port: u16, environment: &Environment) -> anyhow::Result<()> {
-    // The driver resolves localhost in the same way.
-    let host = if host == "localhost" { "127.0.0.1" } else { host };
-    let Ok(ip) = host.parse() else { return Ok(()) };
-    let address = SocketAddr::new(ip, port);
-    let PeerUser::Other(user) = listening_user(address) else { return Ok(()) };
-    // Root may use the state folder of another user, and with it that user's server.
-    let owns_state_folder = |home: PathBuf| metadata(home).is_ok_and(|found| found.uid() == user);
-    if environment.state_folder().is_ok_and(owns_state_folder) {
-        return Ok(());
-    }
-    bail!(
-        "a process of user {user}, not yours, listens at {address}, so nothing was sent there; start parlor serve \
-         again, or add --host {host} --port {port} to use that bridge anyway"
-    )
+/// Refuses a connection that a process of another user has accepted: it may have taken the port of a server that ended.
+fn server_check(host: &str, port: u16, environment: &Environment) -> PeerCheck {
+    let (host, home) = (host.to_owned(), environment.state_folder().ok());
+    PeerCheck::new(move |stream| {
+        let (host, home) = (host.clone(), home.clone());
+        Box::pin(async move {
+            let user = accepting_user(stream).await?;
+            // Root may use the state folder of another user, and with it that user's server.
+            let owns_state_folder =
+                |user| home.is_some_and(|home| metadata(home).is_ok_and(|found| found.uid() == user));
+            let whose = match user {
+                PeerUser::Ours | PeerUser::Root => return Ok(()),
+                PeerUser::Other(user) if owns_state_folder(user) => return Ok(()),
+                PeerUser::Other(user) => format!("a process of user {user}, not yours, listens there"),
+                PeerUser::Unknown(reason) => {
+                    format!("whose process listens there cannot be found out: {reason}")
+                }
+            };
+            let advice = format!(
+                "nothing was sent, since {whose}; start parlor serve again, or add --host {host} --port {port} to use \
+                 that bridge anyway"
+            );
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, advice))
+        })
+    })
 }
 
 /// The token of the user's own server, if that server listens at the address. Another user, who may have taken the port

@@ -4,12 +4,15 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
+
+use super::SupexSettings;
 
 /// How many addresses of one host name are tried.
 pub const MAX_ADDRESSES: usize = 4;
@@ -65,11 +68,32 @@ impl DialStream for TcpStream {
 /// For tests, which have both ends in one process.
 impl DialStream for DuplexStream {}
 
+/// The result of a [`PeerCheck`].
+pub type PeerCheckFuture<'a> = Pin<Box<dyn Future<Output = io::Result<()>> + Send + 'a>>;
+
+/// Decides for each new connection whether to use it, before anything is sent. It may take as long as connecting may.
+#[derive(Clone)]
+pub struct PeerCheck(Arc<dyn Fn(&TcpStream) -> PeerCheckFuture<'_> + Send + Sync>);
+
+impl PeerCheck {
+    /// A check that calls `check` for each connection.
+    pub fn new(check: impl Fn(&TcpStream) -> PeerCheckFuture<'_> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+}
+
+impl fmt::Debug for PeerCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PeerCheck")
+    }
+}
+
 /// Connects over TCP.
 #[derive(Clone, Debug)]
 pub(super) struct Tcp {
     pub(super) host: String,
     pub(super) port: u16,
+    pub(super) check: Option<PeerCheck>,
 }
 
 impl Dial for Tcp {
@@ -81,6 +105,9 @@ impl Dial for Tcp {
                     Ok(stream) => {
                         // A request is one write; waiting for more to send would only delay it.
                         stream.set_nodelay(true)?;
+                        if let Some(PeerCheck(check)) = &self.check {
+                            check(&stream).await?;
+                        }
                         return Ok(Box::new(stream) as Box<dyn DialStream>);
                     }
                     Err(error) => last = error,
@@ -92,6 +119,11 @@ impl Dial for Tcp {
 }
 
 impl Tcp {
+    pub(super) fn new(settings: &SupexSettings) -> Self {
+        let SupexSettings { host, port, check, .. } = settings;
+        Self { host: host.clone(), port: *port, check: check.clone() }
+    }
+
     /// The addresses to try, IPv4 first: these servers listen on 127.0.0.1 only, so `localhost` must not become `::1`.
     async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         if self.host.eq_ignore_ascii_case("localhost") {
@@ -132,7 +164,7 @@ mod tests {
     use super::*;
 
     fn tcp(host: &str) -> Tcp {
-        Tcp { host: host.to_owned(), port: 9876 }
+        Tcp { host: host.to_owned(), port: 9876, check: None }
     }
 
     #[tokio::test]

@@ -53,7 +53,7 @@ pub struct Driver {
 impl Driver {
     /// A driver of the bridge at the address in the settings. Does not connect yet.
     pub fn new(settings: SupexSettings) -> Self {
-        let tcp = Tcp { host: settings.host.clone(), port: settings.port };
+        let tcp = Tcp::new(&settings);
         Self::over(tcp.to_string(), Box::new(tcp), settings)
     }
 

@@ -35,7 +35,7 @@ mod wire;
 pub use answer::{FileEvaluation, Pong, ReplOutput, SupexAnswer, SupexServerInfo};
 pub use channel::{ATTACH_WINDOW, MAX_RETRIES, MAX_RETRY_PAUSE, MAX_WAITING_CALLS, RETRY_PAUSE};
 pub use connection::MAX_ANSWER_TIME;
-pub use dial::{Dial, DialFuture, DialStream, IdleState, MAX_ADDRESSES};
+pub use dial::{Dial, DialFuture, DialStream, IdleState, MAX_ADDRESSES, PeerCheck, PeerCheckFuture};
 pub use driver::{Driver, READING_TOOLS};
 pub use error::{CallFate, DriverError, TimeoutPhase};
 pub use parlor_doors::supex::MAX_REQUEST_BYTES;

@@ -31,7 +31,7 @@ pub struct ReplClient {
 impl ReplClient {
     /// A client of the console at the address in the settings. Does not connect yet.
     pub fn new(settings: SupexSettings) -> Self {
-        let tcp = Tcp { host: settings.host.clone(), port: settings.port };
+        let tcp = Tcp::new(&settings);
         Self::over(tcp.to_string(), Box::new(tcp), settings)
     }
 

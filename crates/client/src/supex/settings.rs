@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::dial::PeerCheck;
+
 /// The usual port of the bridge, which has the tools.
 pub const BRIDGE_PORT: u16 = 9876;
 /// The usual port of the console.
@@ -21,7 +23,7 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 pub const MAX_RESPONSE_BYTES: usize = parlor_doors::supex::MAX_REPLY_BYTES;
 
 /// Where the server is, who the caller is, and which limits apply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SupexSettings {
     /// A host name or an IP address. `localhost` means `127.0.0.1`, where these servers listen.
     pub host: String,
@@ -40,6 +42,8 @@ pub struct SupexSettings {
     pub identity: Identity,
     /// The token, if the server requires one.
     pub token: Option<SupexToken>,
+    /// Decides for each new connection whether to use it. Without it, every server at the address is trusted.
+    pub check: Option<PeerCheck>,
 }
 
 impl SupexSettings {
@@ -54,6 +58,7 @@ impl SupexSettings {
             max_response: MAX_RESPONSE_BYTES,
             identity: Identity::default(),
             token: None,
+            check: None,
         }
     }
 

@@ -11,6 +11,8 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 pub(crate) const OWNER: u32 = 61_001;
 /// Another user of the same machine.
 pub(crate) const OTHER_USER: u32 = 61_002;
+/// A third one.
+pub(crate) const THIRD_USER: u32 = 61_003;
 pub(crate) const ROOT: u32 = 0;
 
 /// Whether this process can switch users. Prints a message if not.

@@ -4,7 +4,6 @@
 //! So every peer that is not the owner's has a limited share, and some connections are reserved for the owner.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,7 +15,8 @@ use crate::peer::PeerGroup;
 pub struct ConnectionLimits {
     /// The total, owner included.
     pub all: usize,
-    /// The most for all other users of this machine together.
+    /// The most for all other users of this machine together. One of them gets half of it at most, so that it cannot keep
+    /// out the others, such as the user of a proxy.
     pub other_users: usize,
     /// The most for one address on another machine.
     pub address: usize,
@@ -37,7 +37,7 @@ pub struct ConnectionLimiter {
 struct InUse {
     other_users: usize,
     remote: usize,
-    by_address: HashMap<IpAddr, usize>,
+    by_group: HashMap<PeerGroup, usize>,
 }
 
 /// The right to one connection. Dropping it frees the connection for another peer.
@@ -82,17 +82,20 @@ impl ConnectionLimiter {
         let ConnectionLimits { all, other_users, address, owner_only } = self.limits;
         let mut in_use = lock(&self.in_use);
         let has_room = in_use.other_users + in_use.remote + owner_only < all;
+        let of_group = in_use.by_group.get(&group).copied().unwrap_or_default();
         match group {
             PeerGroup::Owner => return Ok(None),
-            PeerGroup::OtherUsers if has_room && in_use.other_users < other_users => in_use.other_users += 1,
-            PeerGroup::Remote(ip)
-                if has_room && in_use.by_address.get(&ip).is_none_or(|count| *count < address) =>
+            PeerGroup::OtherUser(_) | PeerGroup::UnknownUsers
+                if has_room && in_use.other_users < other_users && of_group < other_users.div_ceil(2) =>
             {
-                in_use.remote += 1;
-                *in_use.by_address.entry(ip).or_default() += 1;
+                in_use.other_users += 1;
             }
-            PeerGroup::OtherUsers | PeerGroup::Remote(_) => return Err(LimitReached),
+            PeerGroup::Remote(_) if has_room && of_group < address => in_use.remote += 1,
+            PeerGroup::OtherUser(_) | PeerGroup::UnknownUsers | PeerGroup::Remote(_) => {
+                return Err(LimitReached);
+            }
         }
+        in_use.by_group.insert(group, of_group + 1);
         Ok(Some(GroupPermit { group, in_use: Arc::clone(&self.in_use) }))
     }
 }
@@ -105,16 +108,14 @@ impl Drop for GroupPermit {
         let mut in_use = lock(&self.in_use);
         match self.group {
             PeerGroup::Owner => {}
-            PeerGroup::OtherUsers => in_use.other_users -= 1,
-            PeerGroup::Remote(ip) => {
-                in_use.remote -= 1;
-                let count = in_use.by_address.get(&ip).copied().unwrap_or_default();
-                if count > 1 {
-                    in_use.by_address.insert(ip, count - 1);
-                } else {
-                    in_use.by_address.remove(&ip);
-                }
-            }
+            PeerGroup::OtherUser(_) | PeerGroup::UnknownUsers => in_use.other_users -= 1,
+            PeerGroup::Remote(_) => in_use.remote -= 1,
+        }
+        let of_group = in_use.by_group.get(&self.group).copied().unwrap_or_default();
+        if of_group > 1 {
+            in_use.by_group.insert(self.group, of_group - 1);
+        } else {
+            in_use.by_group.remove(&self.group);
         }
     }
 }
@@ -140,17 +141,22 @@ mod tests {
     #[test]
     fn each_group_has_a_limit_and_the_owner_always_gets_a_permit() {
         let limiter = ConnectionLimiter::new(LIMITS);
-        let others = acquire_all(&limiter, PeerGroup::OtherUsers);
+        let user = acquire_all(&limiter, PeerGroup::OtherUser(5));
+        let unknown = acquire_all(&limiter, PeerGroup::UnknownUsers);
+        assert_eq!(
+            [user.len(), unknown.len(), acquire_all(&limiter, PeerGroup::OtherUser(6)).len()],
+            [2, 1, 0]
+        );
         let first_remote = acquire_all(&limiter, remote(1));
         let second_remote = acquire_all(&limiter, remote(2));
-        assert_eq!([others.len(), first_remote.len(), second_remote.len()], [3, 4, 1]);
+        assert_eq!([first_remote.len(), second_remote.len()], [4, 1]);
         assert_eq!(acquire_all(&limiter, remote(3)).len(), 0);
         let owners = acquire_all(&limiter, PeerGroup::Owner);
         assert_eq!(owners.len(), LIMITS.owner_only);
-        drop((others, first_remote, second_remote, owners));
+        drop((user, unknown, first_remote, second_remote, owners));
         assert_eq!(acquire_all(&limiter, PeerGroup::Owner).len(), LIMITS.all);
-        assert!(lock(&limiter.in_use).by_address.is_empty());
-        assert_eq!(acquire_all(&limiter, PeerGroup::OtherUsers).len(), 3);
+        assert!(lock(&limiter.in_use).by_group.is_empty());
+        assert_eq!(acquire_all(&limiter, PeerGroup::OtherUser(5)).len(), 2);
     }
 
     #[tokio::test]

@@ -35,6 +35,8 @@ mod reply_memory;
 mod shared_stream;
 mod signals;
 #[cfg(feature = "network")]
+mod silent_connections;
+#[cfg(feature = "network")]
 mod socket_file;
 mod stdio;
 #[cfg(feature = "network")]
@@ -75,7 +77,8 @@ pub use outgoing::{
 pub use peer::{ConnectedPeer, PeerGroup};
 #[cfg(feature = "network")]
 pub use peer_user::{
-    AcceptedConnection, AllowLocal, MAX_INSPECTED_FILES, PROC_NET_BYTES, PeerUser, listening_user,
+    AcceptedConnection, AllowLocal, MAX_INSPECTED_FILES, PROC_NET_BYTES, PeerUser, accepting_user,
+    listening_user,
 };
 #[cfg(feature = "network")]
 pub use process_sharing::{

@@ -57,8 +57,10 @@ impl ConnectedPeer {
 pub enum PeerGroup {
     /// The user that the server runs as, and root.
     Owner,
-    /// All other users of this machine, and its peers whose user cannot be found out.
-    OtherUsers,
+    /// Another user of this machine.
+    OtherUser(u32),
+    /// The peers on this machine whose user cannot be found out.
+    UnknownUsers,
     /// A client on another machine: its IPv4 address, or its IPv6 /64 network, since one IPv6 client usually controls a
     /// whole /64.
     Remote(IpAddr),
@@ -66,12 +68,11 @@ pub enum PeerGroup {
 
 impl PeerGroup {
     fn of(address: IpAddr, user: PeerUser) -> Self {
-        if user.is_owner() {
-            return Self::Owner;
-        }
-        match address.to_canonical() {
-            ip if ip.is_loopback() => Self::OtherUsers,
-            ip => Self::remote(ip),
+        match (user, address.to_canonical()) {
+            (PeerUser::Ours | PeerUser::Root, _) => Self::Owner,
+            (PeerUser::Other(uid), _) => Self::OtherUser(uid),
+            (PeerUser::Unknown(_), ip) if ip.is_loopback() => Self::UnknownUsers,
+            (PeerUser::Unknown(_), ip) => Self::remote(ip),
         }
     }
 
@@ -98,10 +99,9 @@ mod tests {
         for user in [PeerUser::Ours, PeerUser::Root] {
             assert_eq!(group("127.0.0.1", user), PeerGroup::Owner);
         }
-        for (address, user) in
-            [("127.0.0.1", PeerUser::Other(5)), ("::1", unknown), ("::ffff:127.0.0.9", unknown)]
-        {
-            assert_eq!(group(address, user), PeerGroup::OtherUsers, "{address}");
+        assert_eq!(group("127.0.0.1", PeerUser::Other(5)), PeerGroup::OtherUser(5));
+        for address in ["::1", "::ffff:127.0.0.9"] {
+            assert_eq!(group(address, unknown), PeerGroup::UnknownUsers, "{address}");
         }
         let remote = |address| group(address, unknown);
         assert_eq!(remote("192.0.2.1"), remote("::ffff:192.0.2.1"));

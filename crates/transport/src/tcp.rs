@@ -5,8 +5,8 @@
 
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parlor_doors::{BackendFor, Machine};
@@ -22,9 +22,11 @@ use crate::frame_memory::FrameMemory;
 use crate::log_limit::LogLimit;
 use crate::outgoing::{OutgoingReceiver, outgoing_within};
 use crate::shared_stream::{HangUpProbe, SharedStream};
+use crate::silent_connections::{SilentConnection, SilentConnections};
 use crate::{ConnectedPeer, Listeners};
 
-/// How many connections one door serves at a time. Further connections are closed at once.
+/// How many connections one door serves at a time. Beyond that, a connection that has sent nothing makes room for a new one,
+/// or the new one is closed at once.
 pub const MAX_CONNECTIONS: usize = 384;
 
 /// How many connections all other users of this machine may have together, including peers whose user is unknown. These
@@ -97,21 +99,23 @@ async fn serve_accepted<M, B>(
     B: BackendFor<M> + Send + 'static,
 {
     let limiter = ConnectionLimiter::new(CONNECTION_LIMITS);
+    let silent = Arc::new(SilentConnections::default());
     let refusals = LogLimit::new(CONNECTION_LOG_RATE);
     let foreign_peers = Arc::new(LogLimit::new(CONNECTION_LOG_RATE));
     let serve = |stream: TcpStream| {
         // This fails only if the connection has already ended.
         let peer = ConnectedPeer::from_stream(&stream).ok()?;
-        let Some(permit) = limiter.try_acquire(peer.group()) else {
+        let group = peer.group();
+        let Some(permit) = limiter.try_acquire(group).or_else(|| silent.close_oldest(group)) else {
             log_refused_connection(&refusals, &peer);
             return None;
         };
+        let silent = silent.add(group, permit);
         let stream = SharedStream::new(stream);
         let (service, stop) = (make(&peer, stream.probe()), stop.clone());
         let foreign_peers = Arc::clone(&foreign_peers);
         Some(async move {
-            let end = serve_stream(stream, service, stop).await;
-            drop(permit);
+            let end = serve_stream(stream, service, silent, stop).await;
             if let ConnectionEnd::Foreign(protocol) = end
                 && let Some(left_out) = foreign_peers.allow_line()
             {
@@ -134,6 +138,7 @@ pub fn log_refused_connection(limit: &LogLimit, peer: &ConnectedPeer) {
 async fn serve_stream<M, B>(
     stream: SharedStream,
     service: Service<M, B>,
+    silent: SilentConnection,
     stop: CancellationToken,
 ) -> ConnectionEnd
 where
@@ -145,13 +150,19 @@ where
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_socket_keepalive(&*stream, true);
     let Service { machine, backend, on_delivered, write_pause, memory } = service;
+    // Kept until the connection has ended.
+    let permit = OnceLock::new();
+    let on_input = || match permit.get() {
+        Some(_) => true,
+        None => silent.on_input().is_some_and(|given| permit.set(given).is_ok()),
+    };
     let (has_hung_up, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
     // No early hang-up signal: a peer that closes only its sending side still wants the answers to all that it sent.
     let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: true };
     let (sender, receiver) = outgoing_within(memory.clone());
     let is_written = {
-        let mut reading = pin!(read(&stream, input, &has_hung_up));
+        let mut reading = pin!(read(&stream, input, &has_hung_up, on_input));
         let mut writing = pin!(write(&stream, receiver, write_pause, &written, || {
             if !has_hung_up.load(Ordering::Relaxed) {
                 on_delivered();
@@ -166,6 +177,8 @@ where
                 biased;
                 () = &mut reading, if !is_read => is_read = true,
                 end = &mut serving => break end,
+                // Nothing was received, so there is nothing to answer.
+                () = silent.close.cancelled(), if permit.get().is_none() => return ConnectionEnd::Closed,
                 done = &mut writing, if is_written.is_none() => is_written = Some(done),
             }
         };
@@ -194,10 +207,18 @@ where
     ConnectionEnd::Closed
 }
 
-/// Forwards input to the connection until the peer hangs up.
-async fn read(from: &SharedStream, to: mpsc::Sender<Vec<u8>>, has_hung_up: &AtomicBool) {
+/// Forwards input to the connection until the peer hangs up, or `on_input` returns false.
+async fn read(
+    from: &SharedStream,
+    to: mpsc::Sender<Vec<u8>>,
+    has_hung_up: &AtomicBool,
+    on_input: impl Fn() -> bool,
+) {
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        if !on_input() {
+            return;
+        }
         let piece = buffer.get(..count).unwrap_or_default();
         if to.send(piece.to_vec()).await.is_err() {
             return;
@@ -314,6 +335,7 @@ mod tests {
 
     use super::*;
     use crate::accept::{ACCEPT_PAUSE, STOP_WAIT};
+    use crate::peer::PeerGroup;
 
     /// Answers the first line with a frame of `reply_bytes` bytes, and closes.
     struct OneReply {
@@ -384,7 +406,10 @@ mod tests {
         let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        (tokio::spawn(serve_stream(SharedStream::new(stream), service(reply_bytes), stop.clone())), client)
+        let permit = ConnectionLimiter::new(CONNECTION_LIMITS).try_acquire(PeerGroup::Owner).unwrap();
+        let silent = Arc::new(SilentConnections::default()).add(PeerGroup::Owner, permit);
+        let serving = serve_stream(SharedStream::new(stream), service(reply_bytes), silent, stop.clone());
+        (tokio::spawn(serving), client)
     }
 
     #[tokio::test]

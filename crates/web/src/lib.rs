@@ -4,6 +4,7 @@
 //! to the page, or to `socket/`, which joins the supr door with the sessions. Settings and keys come as data
 //! ([`WebDeps`]): this crate reads neither `parlor.toml` nor the environment.
 
+mod admission;
 mod api;
 mod auth;
 mod body;
@@ -24,6 +25,7 @@ mod site;
 mod socket;
 mod waiting_heads;
 
+pub use admission::MAX_WAITING_CONNECTIONS;
 pub use api::controls::{ListSkills, SkillInfo};
 pub use api::event_stream::STREAM_KEEP_ALIVE;
 pub use api::events::{DEFAULT_EVENTS, MAX_EVENTS, MAX_EVENTS_BYTES};
@@ -35,6 +37,7 @@ pub use api::terminals::ProcessApi;
 pub use api::transcript::MAX_SESSION_TEXT_BYTES;
 pub use api::usage::{DEFAULT_USAGE_DAYS, MAX_USAGE_DAYS};
 pub use auth::cookie::COOKIE_LIFE;
+pub use auth::cors::is_origin;
 pub use auth::forwarded::{ProxyNetwork, ProxyNetworkError};
 pub use auth::one_time_link::{ONE_TIME_LINK_LIFE, OneTimeLink};
 pub use auth::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, RATE_CLIENTS, REQUEST_RATE};

@@ -14,14 +14,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parlor_transport::{
-    ACCEPT_PAUSE, CONNECTION_LOG_RATE, ConnectedPeer, ConnectionLimiter, ConnectionLimits, ConnectionPermit,
-    Listeners, LogLimit, PeerGroup, log_refused_connection,
+    ACCEPT_PAUSE, CONNECTION_LOG_RATE, ConnectedPeer, ConnectionLimits, Listeners, LogLimit,
+    log_refused_connection,
 };
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use crate::admission::{Admission, ROOM_WAIT};
 use crate::auth::request_source::ConnectionEnds;
 use crate::connection_life::ConnectionLife;
 use crate::response_memory::ResponseMemory;
@@ -58,10 +59,6 @@ pub const HEADER_WAIT: Duration = Duration::from_secs(15);
 /// How long a server may take to notice that another process has evicted the holders of the old token.
 pub const EVICTION_CHECK: Duration = Duration::from_secs(1);
 
-/// How long a client waits for a connection of its group to make room for it. Then the owner waits for another one, and
-/// other clients are refused. The server accepts no other connection meanwhile.
-const ROOM_WAIT: Duration = Duration::from_millis(100);
-
 /// How long a connection that does not become a WebSocket may last, whatever it does. An event stream lasts longer.
 pub const CONNECTION_LIFE: Duration = Duration::from_secs(300);
 
@@ -92,25 +89,39 @@ pub async fn serve_web(
         .header_read_timeout(limits.header_wait)
         .max_buf_size(MAX_HEADER_BYTES)
         .max_headers(MAX_HEADERS);
-    let limiter = ConnectionLimiter::new(limits.http_connections);
     let heads = Arc::new(WaitingHeads::default());
+    let admission = Admission::new(limits.http_connections, Arc::clone(&heads));
     site.tasks.spawn(notice_evictions(Arc::clone(&site), goodbye.clone()));
-    let refused_connections = LogLimit::new(CONNECTION_LOG_RATE);
+    let refused_connections = Arc::new(LogLimit::new(CONNECTION_LOG_RATE));
     let accept_errors = LogLimit::new(CONNECTION_LOG_RATE);
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            accepted = accept(&listeners, &limiter, &heads, &refused_connections) => accepted,
+            accepted = listeners.accept() => accepted,
         };
         match accepted {
-            Ok(None) => {}
-            Ok(Some((stream, peer, permit))) => {
+            Ok((stream, _)) => {
+                // This fails only if the connection has already ended.
+                let Ok(peer) = ConnectedPeer::from_stream(&stream) else { continue };
+                let Some(admission) = admission.begin(peer.group()) else {
+                    log_refused_connection(&refused_connections, &peer);
+                    continue;
+                };
                 let (protocol, router, stop) = (protocol.clone(), router.clone(), stop.clone());
+                let (heads, refused_connections) = (Arc::clone(&heads), Arc::clone(&refused_connections));
                 let memory = ResponseMemory::new(&site.deps.memory, limits.write_wait);
-                let head = Arc::new(heads.add_connection(peer.group()));
-                let client = HttpClient { stream, peer, head: Arc::clone(&head) };
                 site.tasks.spawn(async move {
+                    let admitted = tokio::select! {
+                        permit = admission.permit() => permit,
+                        () = stop.cancelled() => return,
+                    };
+                    let Some(permit) = admitted else {
+                        log_refused_connection(&refused_connections, &peer);
+                        return;
+                    };
+                    let head = Arc::new(heads.add_connection(peer.group()));
+                    let client = HttpClient { stream, peer, head: Arc::clone(&head) };
                     serve_connection(client, &protocol, router, memory, limits.connection_life, stop).await;
                     drop(permit);
                     drop(head);
@@ -138,57 +149,6 @@ pub async fn serve_web(
 async fn notice_evictions(site: Arc<Site>, goodbye: CancellationToken) {
     while timeout(EVICTION_CHECK, goodbye.cancelled()).await.is_err() {
         site.deps.tokens.now();
-    }
-}
-
-/// Accepts a connection. `None` if its client has used up its share, or if it is closed already.
-async fn accept(
-    listeners: &Listeners,
-    limiter: &ConnectionLimiter,
-    heads: &WaitingHeads,
-    refused_connections: &LogLimit,
-) -> io::Result<Option<(TcpStream, ConnectedPeer, ConnectionPermit)>> {
-    let (stream, _) = listeners.accept().await?;
-    let Ok(peer) = ConnectedPeer::from_stream(&stream) else { return Ok(None) };
-    let Some(permit) = acquire(limiter, heads, peer.group()).await else {
-        log_refused_connection(refused_connections, &peer);
-        return Ok(None);
-    };
-    Ok(Some((stream, peer, permit)))
-}
-
-/// Takes a permit for a connection of `group`. If there is none, the connection of that group makes room that has waited
-/// longest for the head of a request.
-async fn acquire(
-    limiter: &ConnectionLimiter,
-    heads: &WaitingHeads,
-    group: PeerGroup,
-) -> Option<ConnectionPermit> {
-    if let Some(permit) = limiter.try_acquire(group) {
-        return Some(permit);
-    }
-    if group != PeerGroup::Owner {
-        if let Some(closed) = heads.close_oldest(group) {
-            let _ = timeout(ROOM_WAIT, closed.cancelled()).await;
-        }
-        return limiter.try_acquire(group);
-    }
-    loop {
-        let mut next_wait = pin!(heads.next_wait());
-        next_wait.as_mut().enable();
-        let closed = heads.close_oldest(group);
-        let next_try = async {
-            match closed {
-                // It takes longer if the head of its request has just arrived. Then another one has to close.
-                Some(closed) => drop(timeout(ROOM_WAIT, closed.cancelled()).await),
-                None => next_wait.await,
-            }
-        };
-        tokio::select! {
-            biased;
-            permit = limiter.acquire(group) => return permit,
-            () = next_try => {}
-        }
     }
 }
 
@@ -220,9 +180,15 @@ async fn serve_connection(
         request.extensions_mut().insert(Arc::clone(&response_memory));
         request.extensions_mut().insert(Arc::clone(&stream_life));
         request.extensions_mut().insert(peer);
-        answers.on_request();
+        answers.on_head();
+        request.extensions_mut().insert(Arc::clone(&answers));
         let (connection, answer) = (Arc::clone(&answers), router.clone().oneshot(request.map(Body::new)));
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| AnswerBody::new(body, connection))) }
+        async move {
+            let answer = answer.await?;
+            // A request that was refused may not have arrived in full.
+            connection.on_request();
+            Ok::<_, Infallible>(answer.map(|body| AnswerBody::new(body, connection)))
+        }
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service).with_upgrades());
     // The error of a connection concerns only its client. `stalled` is polled after the connection has had its chance to
@@ -232,7 +198,7 @@ async fn serve_connection(
         _ = &mut connection => return,
         () = memory.stalled() => return,
         // Without a request there is no answer to complete.
-        () = head.close_requested() => match head.has_had_request() {
+        () = head.close_requested() => match head.has_answer() {
             true => connection.as_mut().graceful_shutdown(),
             false => return,
         },
@@ -243,41 +209,15 @@ async fn serve_connection(
         biased;
         _ = connection => {}
         () = memory.stalled() => {}
+        () = unread_answer(&head) => {}
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::task::{Context, Poll, Waker};
-
-    use super::*;
-
-    fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
-        pin!(future).poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_idle_connection_closes_for_each_new_one() {
-        let limits = ConnectionLimits { all: 1, other_users: 1, address: 1, owner_only: 0 };
-        let limiter = ConnectionLimiter::new(limits);
-        let permit = limiter.try_acquire(PeerGroup::Owner).unwrap();
-        let heads = Arc::new(WaitingHeads::default());
-        let [first, second] = [(); 2].map(|()| heads.add_connection(PeerGroup::Owner));
-        let has_to_close = |head: &HeadWait| poll_once(head.close_requested()).is_ready();
-
-        let mut acquired = pin!(acquire(&limiter, &heads, PeerGroup::Owner));
-        assert!(poll_once(&mut acquired).is_pending());
-        assert!(has_to_close(&first) && !has_to_close(&second));
-        // Another connection begins to wait before the first one has closed.
-        let third = heads.add_connection(PeerGroup::Owner);
-        assert!(poll_once(&mut acquired).is_pending());
-        assert!(!has_to_close(&second) && !has_to_close(&third));
-        // The first one takes long to close: the next one has to.
-        tokio::time::advance(ROOM_WAIT).await;
-        assert!(poll_once(&mut acquired).is_pending());
-        assert!(has_to_close(&second) && !has_to_close(&third));
-        drop((permit, second));
-        assert!(matches!(poll_once(&mut acquired), Poll::Ready(Some(_))));
-        assert!(!has_to_close(&third));
+/// Completes if a connection that has to make room still has an answer that its client does not read.
+async fn unread_answer(head: &HeadWait) {
+    head.close_requested().await;
+    sleep(ROOM_WAIT).await;
+    if head.is_answering() {
+        std::future::pending().await
     }
 }

@@ -1,5 +1,5 @@
-//! Which connections wait for the head of a request, so that the one that has waited longest can make room for a new
-//! connection.
+//! Which connections wait for a request, or for the rest of one, so that the one that has waited longest can make room for a
+//! new connection.
 //!
 //! Without this, a client that opens connections and never completes a request could use up the connections of its group,
 //! and keep out the group's other clients, such as those of the same user, until its requests time out.
@@ -44,8 +44,9 @@ struct Signals {
 impl WaitingHeads {
     /// Adds a connection of `group`, which waits for the head of its first request.
     pub(crate) fn add_connection(self: &Arc<Self>, group: PeerGroup) -> HeadWait {
-        let (signals, has_had_request, wait) = Default::default();
-        let head_wait = HeadWait { heads: Arc::clone(self), group, signals, has_had_request, wait };
+        let (signals, has_had_request, is_reading_body, wait) = Default::default();
+        let heads = Arc::clone(self);
+        let head_wait = HeadWait { heads, group, signals, has_had_request, is_reading_body, wait };
         head_wait.begin();
         head_wait
     }
@@ -76,8 +77,10 @@ pub(crate) struct HeadWait {
     heads: Arc<WaitingHeads>,
     group: PeerGroup,
     signals: Signals,
-    /// Whether the head of a request has ever arrived.
+    /// Whether a request has ever arrived.
     has_had_request: AtomicBool,
+    /// Whether the head of a request has arrived, but not all of its body.
+    is_reading_body: AtomicBool,
     /// The number of the present wait; `None` while a request is answered.
     wait: Mutex<Option<u64>>,
 }
@@ -88,9 +91,14 @@ impl HeadWait {
         self.signals.close.cancelled().await;
     }
 
-    /// Whether the head of a request has ever arrived. Then an answer may still be on its way to the client.
-    pub(crate) fn has_had_request(&self) -> bool {
-        self.has_had_request.load(Ordering::Relaxed)
+    /// Whether an answer may still be on its way to the client, or a request is being answered.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.has_had_request.load(Ordering::Relaxed) && !self.is_reading_body.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request has arrived and its answer is not complete.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.wait().is_none()
     }
 
     /// The connection waits for the head of the next request from now on.
@@ -104,7 +112,13 @@ impl HeadWait {
     }
 
     /// The head of a request has arrived.
+    pub(crate) fn on_head(&self) {
+        self.is_reading_body.store(true, Ordering::Relaxed);
+    }
+
+    /// All that is wanted of a request has arrived.
     pub(crate) fn on_request(&self) {
+        self.is_reading_body.store(false, Ordering::Relaxed);
         self.has_had_request.store(true, Ordering::Relaxed);
         self.end();
     }
@@ -178,7 +192,7 @@ mod tests {
     fn the_connection_of_the_group_that_has_waited_longest_is_closed() {
         let heads = Arc::new(WaitingHeads::default());
         let [first, second, busy] = [(); 3].map(|()| Arc::new(heads.add_connection(PeerGroup::Owner)));
-        let other = heads.add_connection(PeerGroup::OtherUsers);
+        let other = heads.add_connection(PeerGroup::UnknownUsers);
         busy.on_request();
         // It has answered a request, so it has waited less long than the second one.
         first.on_request();

@@ -70,7 +70,7 @@ impl RateLimiter {
 
     fn rate_of(&self, client: PeerGroup) -> Rate {
         match client {
-            PeerGroup::Owner | PeerGroup::OtherUsers => self.local,
+            PeerGroup::Owner | PeerGroup::OtherUser(_) | PeerGroup::UnknownUsers => self.local,
             PeerGroup::Remote(_) => self.remote,
         }
     }
@@ -97,7 +97,7 @@ mod tests {
         let times = |client, count: usize| (0..count).filter(|_| limiter.admits(client)).count();
         assert_eq!(times(remote(1), 9), 2);
         assert_eq!(times(remote(2), 9), 2);
-        assert_eq!(times(PeerGroup::OtherUsers, 9), 3);
+        assert_eq!(times(PeerGroup::OtherUser(5), 9), 3);
         assert_eq!(
             times(PeerGroup::Owner, 9),
             3,

@@ -11,12 +11,13 @@ use axum::response::Response;
 
 use super::cors;
 use super::forwarded::{Forwarded, client_address, client_group};
-use super::request_source::{ConnectionEnds, host, is_this_server};
+use super::request_source::{ConnectionEnds, direct_host, host, is_this_server};
 use super::trust::is_trusted;
 use crate::body::{BodyError, MAX_BODY_BYTES, read};
 use crate::metrics::ReasonLabel;
 use crate::response::text;
 use crate::site::Site;
+use crate::waiting_heads::HeadWait;
 
 /// What browsers must not do with our responses.
 const SECURITY: [(&str, &str); 7] = [
@@ -51,7 +52,12 @@ pub(crate) async fn screen(State(site): State<Arc<Site>>, request: Request, next
     let is_preflight = cors::is_preflight(&parts, &stored.open_origins);
     let mut response = match check(&site, Request::from_parts(parts, body)).await {
         Ok(_) if is_preflight => cors::preflight_answer(),
-        Ok(request) => next.run(request).await,
+        Ok(request) => {
+            if let Some(head_wait) = request.extensions().get::<Arc<HeadWait>>() {
+                head_wait.on_request();
+            }
+            next.run(request).await
+        }
         Err(rejection) => {
             let reason = rejection.reason();
             site.deps.metrics.requests_refused.get_or_create(&ReasonLabel { reason }).inc();
@@ -146,8 +152,12 @@ async fn check(site: &Site, request: Request) -> Result<Request, Rejection> {
         return Ok(Request::from_parts(parts, body));
     }
     let Some(host) = host(&parts) else { return Err(Rejection::NoHost) };
-    if !is_this_server(&host, ends, &site.deps.settings.allow_hosts) {
-        return Err(Rejection::ForeignHost(host));
+    // Both the host that a trusted proxy names and that of the request itself: a page whose name was made to resolve to this
+    // machine writes the first header itself, but not the second.
+    for host in [Some(host), direct_host(&parts)].into_iter().flatten() {
+        if !is_this_server(&host, ends, &site.deps.settings.allow_hosts) {
+            return Err(Rejection::ForeignHost(host));
+        }
     }
     let is_public = matches!(path, "/api/openapi.json" | "/api/supr/claim");
     // Browsers ask without a cookie or a token whether they may send these.
@@ -174,7 +184,10 @@ async fn check(site: &Site, request: Request) -> Result<Request, Rejection> {
 }
 
 fn is_handshake(path: &str) -> bool {
-    let is_terminal = || path.starts_with("/api/processes/") && path.ends_with("/ws");
+    let is_terminal = || {
+        let id = path.strip_prefix("/api/processes/").and_then(|rest| rest.strip_suffix("/ws"));
+        id.is_some_and(|id| !id.is_empty() && !id.contains('/'))
+    };
     matches!(path, "/supr/ws" | "/supr/ws/" | "/pico/ws" | "/pico/ws/") || is_terminal()
 }
 
@@ -188,4 +201,18 @@ fn add_security_headers(headers: &mut HeaderMap) {
 fn with_header(mut response: Response, name: HeaderName, value: &'static str) -> Response {
     response.headers_mut().insert(name, HeaderValue::from_static(value));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_socket_of_a_terminal_is_a_handshake_of_the_api() {
+        assert!(is_handshake("/supr/ws") && is_handshake("/api/processes/1-2/ws"));
+        for path in ["/api/processes/ws", "/api/processes//ws", "/api/processes/a/b/ws", "/api/processes/ws/"]
+        {
+            assert!(!is_handshake(path), "{path}");
+        }
+    }
 }

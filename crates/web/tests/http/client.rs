@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::server::{Server, TOKEN};
+use crate::sessions::append;
 
 pub(crate) type Client = WebSocketStream<TcpStream>;
 
@@ -51,8 +52,21 @@ impl Server {
         Answer::read(&mut stream).await
     }
 
-    /// A connection that has sent the head of a request whose body is still to come: `{}`. The server reads the body.
+    /// A connection whose request is being answered: it watches the events of a session.
     pub(crate) async fn busy_connection(&self) -> TcpStream {
+        append(&*self.log, &self.clock, "busy", []).await;
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let head =
+            "GET /api/sessions/busy/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut status = [0; b"HTTP/1.1 200 OK".len()];
+        stream.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200 OK");
+        stream
+    }
+
+    /// A connection that has sent the head of a request whose body is still to come: `{}`. The server reads the body.
+    pub(crate) async fn half_sent_body(&self) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let head = "POST /api/supr/setup HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();

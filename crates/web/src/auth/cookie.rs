@@ -33,21 +33,33 @@ const PURPOSE: &str = "parlor cookie 1";
 pub(crate) enum CookieHolder {
     /// A user of this machine, or all users whom the kernel does not name.
     User(PeerUser),
-    /// Everyone on the machine with this address.
-    Machine(IpAddr),
+    /// Everyone on the machine with this address, who comes through this proxy if there is one.
+    Machine { address: IpAddr, proxy: Option<LocalProxy> },
     /// Every client of a trusted proxy that speaks https.
-    HttpsClient,
+    HttpsClient { proxy: Option<LocalProxy> },
 }
+
+/// A trusted proxy on this machine, by the user that it runs as. Another user can connect from the same trusted address and
+/// write the headers of a proxy, but has no use for a cookie that a browser got through this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LocalProxy(PeerUser);
 
 impl CookieHolder {
     /// The client of a request: of a trusted proxy, or else at the other end of the connection.
     pub(crate) fn of(parts: &Parts) -> Option<Self> {
+        let peer = parts.extensions.get::<ConnectedPeer>();
+        let user = peer.and_then(ConnectedPeer::local_user);
         match parts.extensions.get::<Forwarded>() {
-            Some(forwarded) if forwarded.is_https => Some(Self::HttpsClient),
-            Some(forwarded) => Some(Self::Machine(forwarded.client)),
-            None => parts.extensions.get::<ConnectedPeer>().map(|peer| match peer.local_user() {
+            Some(forwarded) => {
+                let proxy = user.map(LocalProxy);
+                Some(match forwarded.is_https {
+                    true => Self::HttpsClient { proxy },
+                    false => Self::Machine { address: forwarded.client, proxy },
+                })
+            }
+            None => peer.map(|peer| match user {
                 Some(user) => Self::User(user),
-                None => Self::Machine(peer.address().ip()),
+                None => Self::Machine { address: peer.address().ip(), proxy: None },
             }),
         }
     }
@@ -61,13 +73,14 @@ impl Cookie {
     /// The cookie that proves that `holder` has signed in with `token`, since all browsers were signed out for the last
     /// time, which has happened `sign_outs` times.
     pub(crate) fn new(token: &Token, sign_outs: u64, holder: CookieHolder) -> Self {
+        let through = |proxy: Option<LocalProxy>| match proxy {
+            Some(LocalProxy(user)) => format!(" through {}", user_text(user)),
+            None => String::new(),
+        };
         let holder = match holder {
-            CookieHolder::User(PeerUser::Ours) => "ours".to_owned(),
-            CookieHolder::User(PeerUser::Root) => "root".to_owned(),
-            CookieHolder::User(PeerUser::Other(uid)) => format!("user {uid}"),
-            CookieHolder::User(PeerUser::Unknown(_)) => "unknown".to_owned(),
-            CookieHolder::Machine(address) => format!("machine {address}"),
-            CookieHolder::HttpsClient => "https client".to_owned(),
+            CookieHolder::User(user) => user_text(user),
+            CookieHolder::Machine { address, proxy } => format!("machine {address}{}", through(proxy)),
+            CookieHolder::HttpsClient { proxy } => format!("https client{}", through(proxy)),
         };
         let sign_outs = if sign_outs == 0 { String::new() } else { format!("\nsign-outs {sign_outs}") };
         let mut mac = Hmac::<Sha256>::new_from_slice(token.reveal().as_bytes())
@@ -93,6 +106,15 @@ impl Cookie {
     /// The value itself, for the redaction.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
+    }
+}
+
+fn user_text(user: PeerUser) -> String {
+    match user {
+        PeerUser::Ours => "ours".to_owned(),
+        PeerUser::Root => "root".to_owned(),
+        PeerUser::Other(uid) => format!("user {uid}"),
+        PeerUser::Unknown(_) => "unknown".to_owned(),
     }
 }
 
@@ -146,7 +168,8 @@ mod tests {
     }
 
     fn cookie_at(address: &str) -> Cookie {
-        Cookie::new(&Token::parse("one").unwrap(), 0, CookieHolder::Machine(address.parse().unwrap()))
+        let holder = CookieHolder::Machine { address: address.parse().unwrap(), proxy: None };
+        Cookie::new(&Token::parse("one").unwrap(), 0, holder)
     }
 
     #[test]
@@ -159,7 +182,7 @@ mod tests {
     #[test]
     fn a_sign_out_of_all_browsers_changes_every_cookie() {
         let cookie = |sign_outs, holder| Cookie::new(&Token::parse("one").unwrap(), sign_outs, holder);
-        let holders = [CookieHolder::User(PeerUser::Ours), CookieHolder::HttpsClient];
+        let holders = [CookieHolder::User(PeerUser::Ours), CookieHolder::HttpsClient { proxy: None }];
         for holder in holders {
             assert_ne!(cookie(0, holder), cookie(1, holder));
             assert_ne!(cookie(1, holder), cookie(2, holder));
@@ -175,8 +198,22 @@ mod tests {
             parts.extensions.insert(Forwarded { client, is_https, host: None });
             CookieHolder::of(&parts)
         };
-        assert_eq!(holder(true), Some(CookieHolder::HttpsClient));
-        assert_eq!(holder(false), Some(CookieHolder::Machine("203.0.113.9".parse().unwrap())));
+        assert_eq!(holder(true), Some(CookieHolder::HttpsClient { proxy: None }));
+        let address = "203.0.113.9".parse().unwrap();
+        assert_eq!(holder(false), Some(CookieHolder::Machine { address, proxy: None }));
+    }
+
+    #[test]
+    fn a_cookie_from_behind_a_proxy_depends_on_the_user_of_the_proxy() {
+        let address = "203.0.113.9".parse().unwrap();
+        let proxies = [None, Some(PeerUser::Root), Some(PeerUser::Other(33)), Some(PeerUser::Other(34))];
+        let holders = proxies.into_iter().map(|user| user.map(LocalProxy)).flat_map(|proxy| {
+            [CookieHolder::HttpsClient { proxy }, CookieHolder::Machine { address, proxy }]
+        });
+        let cookies: std::collections::BTreeSet<String> = holders
+            .map(|holder| Cookie::new(&Token::parse("one").unwrap(), 0, holder).reveal().to_owned())
+            .collect();
+        assert_eq!(cookies.len(), 2 * proxies.len());
     }
 
     fn headers(lines: &[&str]) -> HeaderMap {

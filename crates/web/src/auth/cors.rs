@@ -51,6 +51,13 @@ pub(crate) fn allow_reading(headers: &mut HeaderMap, origin: Option<HeaderValue>
     }
 }
 
+/// Whether a text is an origin as browsers send it for pages: `https://chat.example` or `http://127.0.0.1:5173`.
+pub fn is_origin(text: &str) -> bool {
+    let has_host = |rest: &str| !rest.is_empty() && !rest.contains(['/', '?', '#', '@']);
+    let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    is_lower && text.split_once("://").is_some_and(|(_, rest)| has_host(rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +68,18 @@ mod tests {
         let allowed: Vec<&str> = METHODS.split(", ").collect();
         for (method, path) in ROUTES {
             assert!(allowed.contains(method), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn an_origin_has_a_scheme_and_a_host_and_no_path() {
+        for origin in ["https://chat.example", "http://localhost:5173", "tauri://localhost"] {
+            assert!(is_origin(origin), "{origin}");
+        }
+        for other in
+            ["chat.example", "https://", "https://chat.example/", "https://Chat.example", "*", "null", ""]
+        {
+            assert!(!is_origin(other), "{other}");
         }
     }
 }

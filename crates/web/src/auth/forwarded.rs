@@ -87,7 +87,7 @@ impl Forwarded {
         // Each proxy appends the address of its own peer, so the list is true from its end up to the first address that
         // is not a trusted proxy. The client may have written what comes before.
         let mut client = peer;
-        for item in items(headers, "x-forwarded-for").rev() {
+        for item in items(headers, "x-forwarded-for").into_iter().rev() {
             let Some(address) = address_of(item) else { break };
             client = address;
             if !is_trusted(address) {
@@ -95,9 +95,9 @@ impl Forwarded {
             }
         }
         let is_https = items(headers, "x-forwarded-proto")
-            .next_back()
+            .pop()
             .is_some_and(|scheme| scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("wss"));
-        let host = items(headers, "x-forwarded-host").next_back().map(str::to_owned);
+        let host = items(headers, "x-forwarded-host").pop().map(str::to_owned);
         Some(Self { client: client.to_canonical(), is_https, host })
     }
 }
@@ -117,12 +117,17 @@ pub(crate) fn client_group(parts: &Parts) -> Option<PeerGroup> {
     }
 }
 
-/// The items of a header that is a list, which may span several lines. Leaves out empty ones and those that are not ASCII.
-fn items<'a>(headers: &'a HeaderMap, name: &str) -> std::vec::IntoIter<&'a str> {
-    let lines = headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok());
-    let items = lines.flat_map(|line| line.split(',')).map(str::trim).filter(|item| !item.is_empty());
-    items.collect::<Vec<_>>().into_iter()
+/// The items of a header that is a list, which may span several lines. Leaves out empty ones. One that is not UTF-8 is there
+/// as [`UNREADABLE`]: the client may have written it, and the proxy the ones after it.
+fn items<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+    let lines = headers.get_all(name).into_iter();
+    let items = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let items = items.filter(|item| !item.is_empty());
+    items.map(|item| std::str::from_utf8(item).unwrap_or(UNREADABLE)).collect()
 }
+
+/// Neither an address nor a scheme nor a host.
+const UNREADABLE: &str = "?";
 
 /// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`.
 fn address_of(item: &str) -> Option<IpAddr> {
@@ -192,6 +197,16 @@ mod tests {
         // The user's own programs come from the same address as a proxy on this machine.
         assert_eq!(forwarded("127.0.0.1", &["127.0.0.1"], &[]), None);
         assert_eq!(forwarded("127.0.0.1", &["127.0.0.1"], &[("x-forwarded-proto", "https")]), None);
+    }
+
+    #[test]
+    fn what_the_client_wrote_does_not_hide_what_the_proxy_appended() {
+        let mut headers = HeaderMap::new();
+        let list = HeaderValue::from_bytes(b"\xff\xfe, 203.0.113.9").unwrap();
+        headers.append("x-forwarded-for", list);
+        let trusted = networks(&["127.0.0.1"]);
+        let forwarded = Forwarded::read(&headers, "127.0.0.1".parse().unwrap(), &trusted).unwrap();
+        assert_eq!(forwarded.client.to_string(), "203.0.113.9");
     }
 
     #[test]

@@ -47,6 +47,11 @@ pub(crate) fn host(parts: &Parts) -> Option<String> {
     authority(parts).map(|authority| without_port(&authority).to_ascii_lowercase())
 }
 
+/// The host that the request itself names, whatever a trusted proxy says.
+pub(crate) fn direct_host(parts: &Parts) -> Option<String> {
+    direct_authority(parts).map(|authority| without_port(authority).to_ascii_lowercase())
+}
+
 /// Whether `host` names this server: this machine, the address that the client has connected to, or a name that the
 /// settings list.
 pub(crate) fn is_this_server(host: &str, ends: ConnectionEnds, allowed: &[String]) -> bool {
@@ -118,9 +123,14 @@ pub(crate) fn authority(parts: &Parts) -> Option<String> {
     if let Some(host) = parts.extensions.get::<Forwarded>().and_then(|forwarded| forwarded.host.clone()) {
         return Some(host);
     }
+    direct_authority(parts).map(str::to_owned)
+}
+
+/// The host and port that the request itself names.
+fn direct_authority(parts: &Parts) -> Option<&str> {
     match parts.uri.authority() {
-        Some(authority) => Some(authority.as_str().to_owned()),
-        None => header_text(&parts.headers, HOST.as_str()).map(str::to_owned),
+        Some(authority) => Some(authority.as_str()),
+        None => header_text(&parts.headers, HOST.as_str()),
     }
 }
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::cookie::{Cookie, CookieHolder};
+use super::cors::is_origin;
 use super::token::{Token, TokenError};
 use crate::random::{RandomSource, hex};
 
@@ -268,7 +269,7 @@ impl TokenStore {
 pub(super) fn learn_token(token: &Token, sign_outs: u64, learn: &LearnSecret) {
     learn(token.reveal());
     let users = [PeerUser::Ours, PeerUser::Unknown("")].map(CookieHolder::User);
-    for holder in users.into_iter().chain([CookieHolder::HttpsClient]) {
+    for holder in users.into_iter().chain([CookieHolder::HttpsClient { proxy: None }]) {
         learn(Cookie::new(token, sign_outs, holder).reveal());
     }
 }
@@ -281,8 +282,9 @@ fn merge(file: &Path, configured: &TokenConfig, content: TokenFile) -> Result<St
             .map_err(|error| StoreError::InvalidToken { file: file.to_owned(), error })?,
     };
     let configured = &configured.allow_origins;
-    // `*` lets every page open a socket, for which it needs the token. It must not let every page use the API without.
-    let open_origins = configured.iter().filter(|origin| *origin != "*").cloned().collect();
+    // `*` lets every page open a socket, for which it needs the token. It must not let every page use the API without, and
+    // neither must `null`, which browsers send for sandboxed frames of any site.
+    let open_origins = configured.iter().filter(|origin| is_origin(origin)).cloned().collect();
     let allow_origins = if configured.is_empty() { content.allow_origins } else { configured.clone() };
     let TokenFile { evictions, sign_outs, .. } = content;
     Ok(StoredToken { token, allow_origins, open_origins, evictions, sign_outs })

@@ -100,9 +100,10 @@ pub(crate) fn authenticate(
     }
 }
 
+/// A handshake is one guess: if it names several tokens, none of them counts.
 fn has_token_subprotocol(headers: &HeaderMap, token: &Token) -> bool {
-    items(headers, &SEC_WEBSOCKET_PROTOCOL)
-        .any(|item| item.strip_prefix(b"token.").is_some_and(|given| token.is(given)))
+    let mut given = items(headers, &SEC_WEBSOCKET_PROTOCOL).filter_map(|item| item.strip_prefix(b"token."));
+    given.next().is_some_and(|given| token.is(given)) & given.next().is_none()
 }
 
 /// The rest of the checks, once a slot for the socket is reserved. Gives the answer that completes the handshake.
@@ -219,10 +220,9 @@ mod tests {
         {
             assert_eq!(by(&[("authorization", wrong)]), Err(HandshakeError::Unauthorized), "{wrong:?}");
         }
-        assert_eq!(
-            by(&[("sec-websocket-protocol", "token.goodish, good")]),
-            Err(HandshakeError::Unauthorized)
-        );
+        for several in ["token.goodish, good", "token.good, token.bad", "token.bad, token.good"] {
+            assert_eq!(by(&[("sec-websocket-protocol", several)]), Err(HandshakeError::Unauthorized));
+        }
     }
 
     #[test]

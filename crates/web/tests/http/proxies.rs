@@ -180,3 +180,12 @@ async fn browsers_can_be_signed_out_without_a_new_token() {
     let again = self::cookie(&claim(&server, HTTPS).await);
     assert_eq!(server.request(&format!("GET /api/sessions\n{HTTPS}\n{again}")).await.status, 200);
 }
+
+/// A page whose name was made to resolve to this machine can write the headers of a proxy, but not `Host`.
+#[tokio::test]
+async fn the_name_of_the_request_itself_is_checked_too() {
+    let server = Server::with(trust_this_machine).await;
+    assert_eq!(server.request(&format!("GET /login\n{HTTPS}")).await.status, 200);
+    let rebound = format!("GET /login\n{HTTPS}").replace("127.0.0.1:1", "evil.example");
+    assert_eq!(server.request(&rebound).await.status, 403);
+}

@@ -17,6 +17,12 @@ pub(crate) const PRIVATE_FILES: [&str; 7] =
 /// The folder of keys and logins. Each file in it is checked when it is read.
 const SECRETS: &str = "secrets";
 
+/// The permission bits that let others, or the group, read a file.
+const OTHERS_READ: u32 = 0o044;
+
+/// The permission bits that let others, or the group, open files in a folder.
+const OTHERS_SEARCH: u32 = 0o011;
+
 /// The permission bit that lets everybody write.
 const OTHERS_WRITE: u32 = 0o002;
 
@@ -91,6 +97,14 @@ fn check_as(home: &Path, user: u32) -> Result<(), UntrustedPath> {
     Ok(())
 }
 
+/// The settings file, if it has a secret that other users can read.
+pub(crate) fn exposed_settings(home: &Path, config: &settings::Config) -> Option<PathBuf> {
+    let file = home.join(settings::FILE);
+    let has_mode = |path: &Path, bits| metadata(path).is_ok_and(|found| found.mode() & bits != 0);
+    let is_readable = has_mode(home, OTHERS_SEARCH) && has_mode(&file, OTHERS_READ);
+    (config.has_secret() && is_readable).then_some(file)
+}
+
 /// Checks `path`, or what it links to. A path without readable metadata passes; opening it will report the error.
 fn check_path(
     path: &Path,
@@ -115,6 +129,22 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_token_in_settings_that_others_can_read_is_found() {
+        let home = tempfile::tempdir().unwrap();
+        let exposed = |text: &str, folder: u32, file: u32| {
+            let path = home.path().join(settings::FILE);
+            write(&path, text).unwrap();
+            set_permissions(&path, Permissions::from_mode(file)).unwrap();
+            set_permissions(home.path(), Permissions::from_mode(folder)).unwrap();
+            exposed_settings(home.path(), &settings::Config::load(home.path()).unwrap()).is_some()
+        };
+        let token = "[channels.supr]\ntoken = \"secret\"\n";
+        assert!(exposed(token, 0o755, 0o644) && exposed(token, 0o750, 0o640));
+        assert!(exposed("[channels.supex]\nupstream_token = \"secret\"\n", 0o755, 0o644));
+        assert!(!exposed(token, 0o700, 0o644) && !exposed(token, 0o755, 0o600) && !exposed("", 0o755, 0o644));
+    }
 
     #[test]
     fn a_path_that_others_can_write_is_refused_with_the_fixing_command() {

@@ -11,7 +11,8 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid, getuid};
 
 use super::Finding;
-use crate::state_folder_trust::PRIVATE_FILES;
+use crate::settings::Config;
+use crate::state_folder_trust::{PRIVATE_FILES, exposed_settings};
 
 /// Why it is risky to run as root. `parlor serve` logs this text too.
 pub(crate) const ROOT_RISK: &str = "root: commands of agents can read and change everything on this machine";
@@ -64,7 +65,9 @@ fn exposed_files(home: &Path) -> Vec<PathBuf> {
                 && (metadata.permissions().mode() & 0o077 != 0 || metadata.uid() != geteuid().as_raw())
         })
     };
-    PRIVATE_FILES.iter().map(|name| home.join(name)).chain(secrets).filter(is_exposed).collect()
+    let settings = Config::load(home).ok().and_then(|config| exposed_settings(home, &config));
+    let private = PRIVATE_FILES.iter().map(|name| home.join(name)).chain(secrets).filter(is_exposed);
+    private.chain(settings).collect()
 }
 
 fn describe_commands() -> Finding {

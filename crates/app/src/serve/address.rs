@@ -79,6 +79,16 @@ pub(super) fn check_token(address: SocketAddr, token: &Token) -> anyhow::Result<
     Ok(())
 }
 
+/// Warns of a token that can be guessed: other users of this machine, and web pages in its browsers, can try many.
+pub(super) fn warn_of_weak_token(token: &str, setting: &str) {
+    if token.len() < STRONG_TOKEN_CHARS {
+        tracing::warn!(
+            "the token in {setting} can be guessed; choose one of at least {STRONG_TOKEN_CHARS} random characters, or \
+             remove it to have one made"
+        );
+    }
+}
+
 /// Checks that a proxy, which lets other machines in, does not do so with a token that can be guessed.
 pub(super) fn check_proxied_token(has_proxies: bool, token: &Token) -> anyhow::Result<()> {
     if has_proxies && !token.is_strong() {

@@ -28,6 +28,7 @@ use crate::doctor::enforced;
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::settings::Config;
+use crate::state_folder_trust;
 use crate::token;
 
 use self::serve_lock::{Addresses, ServeLock};
@@ -87,6 +88,10 @@ async fn serve_doors(
         tracing::warn!("parlor runs as {}; {}", enforced::ROOT_RISK, enforced::ROOT_FIX);
     }
     let config = home.config();
+    if let Some(file) = state_folder_trust::exposed_settings(home.path(), config) {
+        let file = file.display();
+        tracing::warn!("other users can read the token in {file}; run: chmod 600 {file}");
+    }
     let web = match options.no_http {
         true => None,
         false => Some(web::plan(options.listen.as_deref(), &config.supr, &environment.supr)?),

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -51,6 +51,8 @@ impl ServeLock {
             .truncate(false)
             .write(true)
             .mode(PRIVATE)
+            // The lock's rights are changed below; a link could lead to another file.
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {

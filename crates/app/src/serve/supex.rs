@@ -85,6 +85,9 @@ pub(super) fn plan(
     for address in [plan.bridge, plan.repl].into_iter().flatten() {
         address::check(address, variables.allow_remote, plan.token.is_some())?;
     }
+    if let Some(token) = &plan.token {
+        address::warn_of_weak_token(token, "SUPEX_AUTH_TOKEN or [channels.supex]");
+    }
     Ok(plan)
 }
 

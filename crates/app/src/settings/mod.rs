@@ -144,6 +144,11 @@ impl Config {
         Self::parse(home, &text).with_context(|| format!("{} is not valid", file.display()))
     }
 
+    /// Whether the settings themselves have a token.
+    pub(crate) fn has_secret(&self) -> bool {
+        self.supr.token.is_some() || self.supex.token.is_some() || self.supex.upstream_token.is_some()
+    }
+
     fn parse(home: &Path, text: &str) -> Result<Self, SettingsError> {
         let mut config = Self::default();
         let mut agents: BTreeMap<String, AgentDraft> = BTreeMap::new();

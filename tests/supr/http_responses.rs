@@ -18,6 +18,9 @@ const BUDGET: usize = 16 * MIB;
 /// responses in the making, for which the server reads and copies events of 6 MiB.
 const UNREAD_KIB: u64 = 192 << 10;
 
+/// How many event streams are opened and not read: at 6 MiB each, far more than the budget has memory for.
+const STREAMS: usize = 60;
+
 /// A server with a session `a` that has `messages` inputs of about `bytes` bytes each, and as many answers.
 async fn server_with(messages: usize, bytes: usize) -> Server {
     let server =
@@ -31,16 +34,25 @@ async fn server_with(messages: usize, bytes: usize) -> Server {
     server
 }
 
-/// Sends a GET request and reads only the status of the response.
-async fn get_status_only(server: &Server, path: &str) -> (TcpStream, String) {
+/// Sends a GET request with an additional header, and reads only the status of the response.
+async fn get_status_only(server: &Server, path: &str, header: &str) -> (TcpStream, String) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(server.http).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut status = [0; "HTTP/1.1 200".len()];
     stream.read_exact(&mut status).await.unwrap();
     (stream, String::from_utf8_lossy(&status).into_owned())
+}
+
+/// How many sockets and event streams are open.
+async fn open_connections(server: &Server) -> usize {
+    let (mut stream, _) = get_status_only(server, "/metrics", "Connection: close\r\n").await;
+    let mut metrics = String::new();
+    stream.read_to_string(&mut metrics).await.unwrap();
+    metrics.lines().find_map(|line| line.strip_prefix("parlor_connections ")).unwrap().parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +60,7 @@ async fn unread_responses_stay_within_the_memory_budget() {
     let server = server_with(3, 6 * MIB).await;
     let before = server.status_kib("VmRSS");
     let paths = ["/api/sessions/a", "/api/sessions/a/events?limit=1000"];
-    let requests = (0..32).map(|number| get_status_only(&server, paths[number % 2]));
+    let requests = (0..32).map(|number| get_status_only(&server, paths[number % 2], ""));
     let responses = within_timeout(futures_util::future::join_all(requests)).await;
     let took = server.status_kib("VmHWM").saturating_sub(before);
     assert!(took < UNREAD_KIB, "32 unread responses took {took} KiB");
@@ -62,6 +74,23 @@ async fn unread_responses_stay_within_the_memory_budget() {
     other.ping().await;
     assert!(get(&server, "/api/sessions").await.is_array());
     drop(responses);
+    let session = within_timeout(get(&server, "/api/sessions/a")).await;
+    assert!(session["messages"].is_array(), "{session:.200}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unread_event_streams_stay_within_the_memory_budget() {
+    let server = server_with(2, 6 * MIB).await;
+    let before = server.status_kib("VmRSS");
+    let accept = "Accept: text/event-stream\r\n";
+    let requests = (0..STREAMS).map(|_| get_status_only(&server, "/api/sessions/a/events", accept));
+    let streams = within_timeout(futures_util::future::join_all(requests)).await;
+    // By the time the server ends the first streams, which have got no memory in time, all others have had their turn to
+    // take some.
+    within_timeout(async { while open_connections(&server).await >= STREAMS {} }).await;
+    let took = server.status_kib("VmHWM").saturating_sub(before);
+    assert!(took < UNREAD_KIB, "{STREAMS} unread event streams took {took} KiB");
+    drop(streams);
     let session = within_timeout(get(&server, "/api/sessions/a")).await;
     assert!(session["messages"].is_array(), "{session:.200}");
 }

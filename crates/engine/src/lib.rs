@@ -20,6 +20,7 @@ pub use sessions::client::{
     MAX_PEER_REQUESTS, MAX_PEER_WATCHED, MAX_REQUESTS, MAX_WATCHED, OnDisconnect, PeerClient, SessionClient,
 };
 pub use sessions::live::{LIVE_INPUT_BYTES, LIVE_TOOL_BYTES, RECENT_BYTES, RECENT_EVENTS, TOOL_TAIL_BYTES};
+pub use sessions::text_bytes::text_bytes;
 pub use sessions::watcher::{MAX_DELTA_BYTES, TEXT_INTERVAL, Watcher};
 pub use sessions::{
     Agents, CACHED_HISTORY_BYTES, Fetch, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, OWNER_WAIT, PARTIAL_TEXT_BYTES,

@@ -10,7 +10,7 @@ pub const LONG_FRAME_BYTES: usize = 1 << 20;
 /// Runs `work`, the handling of a frame of `frame_bytes` bytes. For a large frame on a multi-thread runtime, the runtime
 /// first moves this thread's other connections to another thread. A single-thread runtime serves one peer only, so there the
 /// work runs directly.
-pub(crate) fn block_in_place_if_large<R>(frame_bytes: usize, work: impl FnOnce() -> R) -> R {
+pub fn block_in_place_if_large<R>(frame_bytes: usize, work: impl FnOnce() -> R) -> R {
     let is_multi_thread =
         || Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
     if frame_bytes >= LONG_FRAME_BYTES && is_multi_thread() { block_in_place(work) } else { work() }

@@ -62,7 +62,7 @@ pub use frame_memory::{
     DEFAULT_FRAME_MEMORY, FRAME_WAIT, FREE_FRAME_BYTES, FrameAccount, FrameMemory, MIN_FRAME_MEMORY,
 };
 #[cfg(feature = "network")]
-pub use large_frames::LONG_FRAME_BYTES;
+pub use large_frames::{LONG_FRAME_BYTES, block_in_place_if_large};
 #[cfg(feature = "network")]
 pub use listeners::{LISTEN_BACKLOG, LISTEN_PORT_TRIES, ListenError, Listeners};
 #[cfg(feature = "network")]

@@ -1,11 +1,9 @@
 //! The memory of large HTTP responses, which count towards the one budget of all large frames.
 //!
-//! A response of more than [`FREE_FRAME_BYTES`] reserves its bytes before it is sent, and gives them back piece by piece
-//! as the client reads. The server disconnects a client that stops reading, sooner if others wait for memory.
+//! A response of more than [`FREE_FRAME_BYTES`] reserves its bytes before it is sent, and gives them back when the client has
+//! read all but the last pieces. The server disconnects a client that stops reading, sooner if others wait for memory.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -34,7 +32,7 @@ pub const MAX_SESSION_READERS: usize = 4;
 /// After how many seconds a client may retry that got a 503 for want of memory.
 const RETRY_SECONDS: &str = "5";
 
-/// The size of the pieces in which a response is encoded and sent.
+/// The size of the pieces in which a response is sent.
 const PIECE_BYTES: usize = FREE_FRAME_BYTES;
 
 /// The memory of the response that a connection sends. A connection sends one response at a time.
@@ -87,8 +85,7 @@ impl ResponseMemory {
             Ok(pieces) => pieces,
             Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         };
-        let bytes = pieces.left;
-        if bytes > FREE_FRAME_BYTES && self.reserve(bytes, wait).await.is_err() {
+        if self.reserve(pieces.held(), wait).await.is_err() {
             return NoMemory::response();
         }
         let body = Body::new(CountedBody { pieces, memory: Arc::clone(self) });
@@ -97,21 +94,11 @@ impl ResponseMemory {
         response
     }
 
-    /// Cuts one message of a stream into pieces. A large one waits at most `wait` for memory.
-    pub(crate) async fn pieces(&self, message: &[u8], wait: Duration) -> Result<Pieces, NoMemory> {
-        let mut pieces = Pieces::default();
-        pieces.fill(message);
-        if pieces.left > FREE_FRAME_BYTES {
-            self.reserve(pieces.left, wait).await?;
-        }
-        Ok(pieces)
-    }
-
-    /// A stream has handed over a piece and has `left` bytes of its message. The client has to make room for more in time,
-    /// which the stream reports with [`on_read`](Self::on_read).
-    pub(crate) fn await_reader(&self, left: usize) {
+    /// A stream has handed over a piece, and holds `held` bytes. The client has to make room for more in time, which the
+    /// stream reports with [`on_read`](Self::on_read).
+    pub(crate) fn await_reader(&self, held: usize) {
         let State { account, deadline } = &mut *self.lock();
-        account.set_arriving(left);
+        account.set_arriving(held);
         *deadline = Some(Box::pin(sleep(self.write_wait)));
     }
 
@@ -120,8 +107,13 @@ impl ResponseMemory {
         self.lock().deadline = None;
     }
 
-    async fn reserve(&self, bytes: usize, wait: Duration) -> Result<(), NoMemory> {
+    /// Reserves memory for `bytes` in place of what was reserved before, and waits at most `wait` for it. A small response
+    /// needs no reservation.
+    pub(crate) async fn reserve(&self, bytes: usize, wait: Duration) -> Result<(), NoMemory> {
         self.lock().account.set_arriving(bytes);
+        if bytes <= FREE_FRAME_BYTES {
+            return Ok(());
+        }
         let room = poll_fn(|cx| self.lock().account.poll_room(cx));
         if timeout(wait, room).await.is_err() {
             self.lock().account.set_arriving(0);
@@ -131,14 +123,19 @@ impl ResponseMemory {
         Ok(())
     }
 
-    /// Keeps `left` bytes reserved: the client has read the others.
-    pub(crate) fn shrink(&self, left: usize) {
+    /// Keeps `held` bytes reserved: the client has read another piece.
+    fn keep(&self, held: usize) {
         let State { account, deadline } = &mut *self.lock();
-        account.set_arriving(left);
+        account.set_arriving(held);
         match deadline {
-            Some(deadline) if left > 0 => deadline.as_mut().reset(Instant::now() + self.write_wait),
+            Some(deadline) if held > 0 => deadline.as_mut().reset(Instant::now() + self.write_wait),
             _ => *deadline = None,
         }
+    }
+
+    /// Gives all reserved memory back: the response is sent, or nobody wants it.
+    pub(crate) fn release(&self) {
+        self.keep(0);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -146,61 +143,52 @@ impl ResponseMemory {
     }
 }
 
-/// An answer or a message in pieces, each of which is freed once it is sent.
+/// An answer or a message, which is sent in pieces. It stays in memory as a whole until the last piece is taken.
+///
+/// Each piece is copied when it is taken. A slice would keep the whole answer in memory after the last piece is taken, for as
+/// long as the connection has not sent that piece. Pieces that are all made at the start would take the memory twice, and in
+/// blocks so small that the allocator does not return them to the system.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    ready: VecDeque<Bytes>,
-    last: Vec<u8>,
-    left: usize,
+    whole: Vec<u8>,
+    taken: usize,
 }
 
 impl Pieces {
-    fn of(value: &impl Serialize) -> serde_json::Result<Self> {
-        let mut pieces = Self::default();
-        serde_json::to_writer(&mut pieces, value)?;
-        pieces.fill(b"\n");
-        Ok(pieces)
+    pub(crate) fn new(mut whole: Vec<u8>) -> Self {
+        whole.shrink_to_fit();
+        Self { whole, taken: 0 }
     }
 
-    /// Adds the last bytes.
-    fn fill(&mut self, bytes: &[u8]) {
-        io::Write::write_all(self, bytes).expect("memory does not fail");
-        let last = std::mem::take(&mut self.last);
-        if !last.is_empty() {
-            self.ready.push_back(last.into());
-        }
+    fn of(value: &impl Serialize) -> serde_json::Result<Self> {
+        let mut whole = serde_json::to_vec(value)?;
+        whole.push(b'\n');
+        Ok(Self::new(whole))
     }
 
     /// Takes the next piece.
     pub(crate) fn take(&mut self) -> Option<Bytes> {
-        let piece = self.ready.pop_front()?;
-        self.left -= piece.len();
+        let rest = self.whole.get(self.taken..).filter(|rest| !rest.is_empty())?;
+        let piece = Bytes::copy_from_slice(rest.get(..PIECE_BYTES).unwrap_or(rest));
+        self.taken += piece.len();
+        if self.left() == 0 {
+            *self = Self::default();
+        }
         Some(piece)
     }
 
     /// How many bytes were not taken yet.
     pub(crate) fn left(&self) -> usize {
-        self.left
+        self.whole.len() - self.taken
+    }
+
+    /// How many bytes are in memory.
+    pub(crate) fn held(&self) -> usize {
+        self.whole.len()
     }
 }
 
-impl io::Write for Pieces {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = bytes.len().min(PIECE_BYTES - self.last.len());
-        self.last.extend_from_slice(bytes.get(..count).unwrap_or_default());
-        self.left += count;
-        if self.last.len() == PIECE_BYTES {
-            self.ready.push_back(std::mem::take(&mut self.last).into());
-        }
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The body of a response. It gives its reserved memory back as its pieces are sent, and when it is dropped.
+/// The body of a response. It gives its reserved memory back when its last piece is taken, and when it is dropped.
 struct CountedBody {
     pieces: Pieces,
     memory: Arc<ResponseMemory>,
@@ -215,22 +203,22 @@ impl HttpBody for CountedBody {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let Some(piece) = self.pieces.take() else { return Poll::Ready(None) };
-        self.memory.shrink(self.pieces.left);
+        self.memory.keep(self.pieces.held());
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.pieces.ready.is_empty()
+        self.pieces.left() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.pieces.left as u64)
+        SizeHint::with_exact(self.pieces.left() as u64)
     }
 }
 
 impl Drop for CountedBody {
     fn drop(&mut self) {
-        self.memory.shrink(0);
+        self.memory.release();
     }
 }
 

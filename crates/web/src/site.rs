@@ -83,7 +83,7 @@ pub(crate) struct Site {
     /// Whether the server accepts sockets of the supr door: as the settings say, or because a client has enabled it.
     is_enabled: AtomicBool,
     /// One permit for each answer that may read through a session at a time.
-    session_readers: Semaphore,
+    session_readers: Arc<Semaphore>,
     /// The tasks of all connections and sockets.
     pub(crate) tasks: TaskTracker,
     stop: CancellationToken,
@@ -108,7 +108,7 @@ impl Site {
             count_frame: count_frames(&deps.metrics),
             ids: Arc::new(TimeOrderedIds::new(Arc::clone(&deps.clock))),
             is_enabled: AtomicBool::new(deps.settings.is_enabled),
-            session_readers: Semaphore::new(MAX_SESSION_READERS),
+            session_readers: Arc::new(Semaphore::new(MAX_SESSION_READERS)),
             tasks: TaskTracker::new(),
             stop,
             deps,
@@ -127,6 +127,11 @@ impl Site {
     pub(crate) async fn session_reader(&self) -> Result<SemaphorePermit<'_>, NoMemory> {
         let permit = timeout(self.deps.settings.limits.answer_wait, self.session_readers.acquire()).await;
         permit.map_err(|_| NoMemory)?.map_err(|_| NoMemory)
+    }
+
+    /// The permits of [`session_reader`](Self::session_reader), for event streams: they take one for each read.
+    pub(crate) fn session_read_permits(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.session_readers)
     }
 
     /// Whether the supr door is enabled.

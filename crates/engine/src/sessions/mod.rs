@@ -18,7 +18,7 @@ mod peer_watches;
 mod peers;
 mod routing;
 mod run_driver;
-mod text_bytes;
+pub(crate) mod text_bytes;
 mod watch_start;
 pub(crate) mod watcher;
 

@@ -6,7 +6,7 @@ use parlor_vocab::{
 };
 
 /// The bytes of all texts in `event` that can be long. Ids and names are not counted.
-pub(super) fn text_bytes(event: &SessionEvent) -> usize {
+pub fn text_bytes(event: &SessionEvent) -> usize {
     match event {
         SessionEvent::Created(NewSession { system, .. }) => system.as_ref().map_or(0, String::len),
         SessionEvent::Renamed { title } => title.len(),

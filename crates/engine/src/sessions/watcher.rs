@@ -9,11 +9,12 @@ use parlor_vocab::{
     Entry, MessageEvent, RunEvent, RunId, Seq, SessionEvent, SessionId, SessionUpdate, StepEvent, StreamKind,
     ToolEvent,
 };
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::Sessions;
 use crate::sessions::live::{LiveSession, Tail, first_bytes};
+use crate::sessions::text_bytes::text_bytes;
 
 /// How many events are read at a time.
 const READ_EVENTS: usize = 256;
@@ -51,6 +52,10 @@ pub struct Watcher {
     pending: VecDeque<PendingUpdate>,
     /// The registry that mirrors the session if another process writes it. `None`: only the log is followed.
     joined: Option<Arc<Sessions>>,
+    /// One permit for each watcher that may read the log at a time. `None`: reads do not wait.
+    read_permits: Option<Arc<Semaphore>>,
+    /// The permit of the last read, see [`take_read_permit`](Self::take_read_permit).
+    read_permit: Option<OwnedSemaphorePermit>,
 }
 
 /// An update that is delivered next.
@@ -90,6 +95,34 @@ impl Watcher {
             open_streams: HashMap::new(),
             pending: VecDeque::new(),
             joined: None,
+            read_permits: None,
+            read_permit: None,
+        }
+    }
+
+    /// Waits for one of `permits` before each read of the log, because a read may bring the largest possible event.
+    #[must_use]
+    pub fn limit_reads(self, permits: Arc<Semaphore>) -> Self {
+        Self { read_permits: Some(permits), ..self }
+    }
+
+    /// The permit of the read that has brought the last update; `None` if the update was in memory before. The caller
+    /// drops it when the memory for what was read is reserved.
+    pub fn take_read_permit(&mut self) -> Option<OwnedSemaphorePermit> {
+        self.read_permit.take()
+    }
+
+    /// The bytes of the texts that were read from the log and not delivered yet.
+    pub fn read_ahead_bytes(&self) -> usize {
+        self.read_entries.iter().map(|entry| text_bytes(&entry.event)).sum()
+    }
+
+    /// Frees the events that were read from the log and not delivered yet. The watcher reads them again when it needs
+    /// them.
+    pub fn forget_read_ahead(&mut self) {
+        if let Some(first) = self.read_entries.front() {
+            self.position = Seq(first.seq.0 - 1);
+            self.read_entries = VecDeque::new();
         }
     }
 
@@ -167,13 +200,21 @@ impl Watcher {
             if let Some(update) = self.next_buffered() {
                 return Ok(NextEvent::Event(update));
             }
+            self.read_permit = None;
             if self.live.is_at_end(self.position) {
                 return Ok(NextEvent::End(WakeSource::Actor));
             }
+            let permit = match &self.read_permits {
+                Some(permits) => {
+                    Some(Arc::clone(permits).acquire_owned().await.map_err(|_| LogError::Closed)?)
+                }
+                None => None,
+            };
             self.read_entries = self.log.read(&self.session, self.position, READ_EVENTS).await?.into();
             match self.read_entries.back() {
                 Some(last) => {
                     self.position = last.seq;
+                    self.read_permit = permit;
                     if let Some(sessions) = &self.joined {
                         sessions.mirror(&self.session);
                     }
@@ -346,8 +387,9 @@ async fn changed<T>(changes: &mut watch::Receiver<T>) {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use parlor_log::{MemoryLog, SystemClock};
-    use parlor_vocab::{EventId, MessageId, StepId, Timestamp, ToolCallId};
+    use parlor_vocab::{EventId, MessageId, NewEntry, StepId, Timestamp, ToolCallId};
 
     use super::*;
     use crate::sessions::live::TOOL_TAIL_BYTES;
@@ -519,5 +561,34 @@ mod tests {
             }
             assert_eq!(watcher.next().await.unwrap(), completed);
         }
+    }
+
+    #[tokio::test]
+    async fn events_that_were_read_ahead_can_be_forgotten_and_each_read_needs_a_permit() {
+        let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+        let session = SessionId::parse("session").unwrap();
+        let lease = log.acquire(&session).await.unwrap();
+        let new = ["a", "bb", "ccc"].map(|id| NewEntry {
+            id: EventId::parse(id).unwrap(),
+            at: Timestamp(0),
+            event: SessionEvent::Renamed { title: id.to_owned() },
+        });
+        log.append(&lease, Seq::START, &new).await.unwrap();
+        let permits = Arc::new(Semaphore::new(1));
+        let watcher = Watcher::new(log, session, Seq::START, Arc::default());
+        let mut watcher = watcher.limit_reads(Arc::clone(&permits));
+        for (seq, ahead) in [(1, "bb".len() + "ccc".len()), (2, "ccc".len()), (3, 0)] {
+            let held = (permits.available_permits() > 0).then(|| Arc::clone(&permits).try_acquire_owned());
+            assert!(watcher.next().now_or_never().is_none(), "another reader has the permit");
+            drop(held);
+            let Ok(SessionUpdate::Entry(entry)) = watcher.next().await else { panic!("no event") };
+            assert_eq!((entry.seq, watcher.read_ahead_bytes()), (Seq(seq), ahead));
+            assert_eq!(permits.available_permits(), 0);
+            assert!(watcher.take_read_permit().is_some());
+            watcher.forget_read_ahead();
+            assert_eq!(watcher.read_ahead_bytes(), 0);
+        }
+        assert!(watcher.try_next().await.unwrap().is_none());
+        assert_eq!(permits.available_permits(), 1, "a read that brings nothing keeps no permit");
     }
 }

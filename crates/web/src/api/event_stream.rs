@@ -1,7 +1,7 @@
 //! The events of one session as server-sent events, from any position of its log on, with live text.
 //!
-//! A stream holds a log position and at most one message: a client that reads slowly falls behind on the log, and nothing
-//! is queued for it.
+//! A stream holds a log position, at most one message, and some events that were read together with it. The memory budget
+//! counts all of that. A client that reads slowly falls behind on the log, and nothing is queued for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,8 +15,8 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use futures_util::stream::unfold;
 use parlor_doors::supr::Replay;
-use parlor_engine::Watcher;
-use parlor_transport::CloseReason;
+use parlor_engine::{Watcher, text_bytes};
+use parlor_transport::{CloseReason, block_in_place_if_large};
 use parlor_vocab::{Clock, Seq, SessionId, SessionUpdate};
 use tokio::time::timeout;
 
@@ -26,7 +26,7 @@ use crate::auth::request_source::header_text;
 use crate::connection_life::{ConnectionLife, DeferredEnd};
 use crate::random::uuid;
 use crate::response::typed;
-use crate::response_memory::{Pieces, ResponseMemory};
+use crate::response_memory::{NoMemory, Pieces, ResponseMemory};
 use crate::site::Site;
 use crate::socket::connections::ConnectionSlot;
 use crate::socket::handshake::HandshakeError;
@@ -79,6 +79,7 @@ pub(super) async fn respond(
 ) -> Result<Response, SessionApiError> {
     let sessions = &site.deps.sessions;
     let session = SessionId::parse(id).map_err(|_| SessionApiError::Unknown)?;
+    let Ok(permit) = site.session_reader().await else { return Ok(NoMemory::response()) };
     let head = sessions.record(&session).await?.head;
     let evictions = site.deps.tokens.now().evictions;
     // A slot belongs to a session, and a new one replaces the old. A random id takes a slot and replaces none.
@@ -90,7 +91,8 @@ pub(super) async fn respond(
     let after = if after > head.0 { Seq::START } else { Seq(after) };
     // Frames depend on earlier events of the same run, so reading starts where the run does.
     let start = sessions.start_of_run_at(&session, after).await?;
-    let watcher = sessions.join(&session, start).await;
+    let watcher = sessions.join(&session, start).await.limit_reads(site.session_read_permits());
+    drop(permit);
     let messages =
         Messages { after, head, last: start, ..Messages::new(session, Arc::clone(&site.deps.clock)) };
     let (stop, _) = slot.occupy();
@@ -145,11 +147,25 @@ impl EventStream {
         self.memory.on_read();
         if self.pieces.left() == 0 {
             let message = self.next_message().await?;
-            self.pieces = self.memory.pieces(&message, self.memory_wait).await.ok()?;
+            // Others may read from the log when the memory for this message is reserved.
+            let _permit = self.watcher.take_read_permit();
+            self.reserve(message.len()).await.ok()?;
+            self.pieces = Pieces::new(message);
         }
         let piece = self.pieces.take()?;
-        self.memory.await_reader(self.pieces.left());
+        self.memory.await_reader(self.pieces.held() + self.watcher.read_ahead_bytes());
         Some(piece)
+    }
+
+    /// Reserves memory for a message, and for the events that were read with it if there is enough. Otherwise these are
+    /// freed: a small message does not wait because of them.
+    async fn reserve(&mut self, message_bytes: usize) -> Result<(), NoMemory> {
+        let all = message_bytes + self.watcher.read_ahead_bytes();
+        if self.memory.reserve(all, Duration::ZERO).await.is_ok() {
+            return Ok(());
+        }
+        self.watcher.forget_read_ahead();
+        self.memory.reserve(message_bytes, self.memory_wait).await
     }
 
     async fn next_message(&mut self) -> Option<Vec<u8>> {
@@ -181,7 +197,7 @@ impl EventStream {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        self.memory.shrink(0);
+        self.memory.release();
     }
 }
 
@@ -221,9 +237,11 @@ impl Messages {
             *self = Self::new(self.session.clone(), Arc::clone(&self.clock));
         }
         self.last = entry.seq;
-        let frame = self.replay.frame(entry)?;
-        (entry.seq > self.after)
-            .then(|| encode_message(format!("id: {}", entry.seq.0).as_bytes(), &shortened(frame)))
+        let (id, is_new) = (format!("id: {}", entry.seq.0), entry.seq > self.after);
+        block_in_place_if_large(text_bytes(&entry.event), || {
+            let frame = self.replay.frame(entry)?;
+            is_new.then(|| encode_message(id.as_bytes(), &shortened(frame)))
+        })
     }
 }
 

@@ -10,7 +10,8 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use parlor_doors::supr::Replay;
-use parlor_engine::Sessions;
+use parlor_engine::{Sessions, text_bytes};
+use parlor_transport::block_in_place_if_large;
 use parlor_vocab::{Seq, SessionId, SessionUpdate};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -103,12 +104,15 @@ async fn read_events(
             Ok(None) => break,
             Err(error) => return Err(SessionApiError::Failed(error.to_string())),
         };
-        let frame = replay.frame(&entry);
-        if entry.seq <= low {
+        let is_in_page = entry.seq > low;
+        let frame = block_in_place_if_large(text_bytes(&entry.event), || {
+            replay.frame(&entry).filter(|_| is_in_page).map(shortened)
+        });
+        if !is_in_page {
             continue;
         }
         last = Some((entry.seq, entry.id.to_string()));
-        let Some(frame) = frame.map(shortened) else { continue };
+        let Some(frame) = frame else { continue };
         bytes += frame.len();
         frames.push_back((entry.seq, frame));
         while bytes > MAX_EVENTS_BYTES
@@ -124,7 +128,7 @@ async fn read_events(
         RawValue::from_string(text).expect("a frame is JSON")
     };
     Ok(EventPage {
-        events: frames.into_iter().map(|(_, frame)| raw(frame)).collect(),
+        events: block_in_place_if_large(bytes, || frames.into_iter().map(|(_, frame)| raw(frame)).collect()),
         before: (left_out > Seq::START).then_some(left_out.0 + 1),
         last_event_id: last.map(|(_, id)| id),
     })

@@ -246,7 +246,7 @@ async fn an_eviction_ends_streams() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_holds_one_event_and_is_disconnected() {
+async fn the_events_of_a_client_that_reads_nothing_are_counted_until_it_is_disconnected() {
     const TITLE_BYTES: usize = 4 << 20;
     let server =
         Server::with(|options| options.settings.limits.write_wait = Duration::from_millis(200)).await;
@@ -257,7 +257,7 @@ async fn a_client_that_reads_nothing_holds_one_event_and_is_disconnected() {
         client.stream.read_buf(&mut client.raw).await.unwrap();
     }
     let used = server.memory.used();
-    assert!(used > 0 && used < 2 * TITLE_BYTES, "one event counts towards the budget: {used}");
+    assert!(used > 3 * TITLE_BYTES, "the events that were read with the first one count too: {used}");
     wait_for_connections(&server, 0).await;
     assert_eq!(server.memory.used(), 0);
     // The connection may be reset.

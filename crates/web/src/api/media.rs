@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -20,6 +21,7 @@ use parlor_vocab::MediaId;
 use super::path_id::PathId;
 use super::session_error::SessionApiError;
 use crate::response::{text, typed};
+use crate::response_memory::ResponseMemory;
 use crate::site::Site;
 
 /// How much of a file the server reads at once, and keeps in memory for each answer.
@@ -38,14 +40,18 @@ struct StoredFile {
     image: Option<&'static str>,
 }
 
-pub(crate) async fn media(State(site): State<Arc<Site>>, PathId(id): PathId) -> Response {
+pub(crate) async fn media(
+    State(site): State<Arc<Site>>,
+    Extension(memory): Extension<Arc<ResponseMemory>>,
+    PathId(id): PathId,
+) -> Response {
     let stored = match open(&site.deps.sessions, &id).await {
         Ok(stored) => stored,
         Err(SessionApiError::Unknown) => return text(StatusCode::NOT_FOUND, "file not found"),
         Err(error) => return error.response(),
     };
     let kind = stored.image.unwrap_or("application/octet-stream");
-    let mut response = typed(StatusCode::OK, kind, pieces(stored.file));
+    let mut response = typed(StatusCode::OK, kind, pieces(stored.file, memory));
     let mut put = |name: HeaderName, value| {
         response.headers_mut().insert(name, value);
     };
@@ -66,15 +72,62 @@ async fn open(sessions: &Sessions, id: &str) -> Result<StoredFile, SessionApiErr
     Ok(StoredFile { file, size, image: image_type(head.get(..count).unwrap_or_default()) })
 }
 
+/// A file that a client downloads.
+struct Download {
+    file: File,
+    /// Closes the connection if the client reads nothing for too long.
+    memory: Arc<ResponseMemory>,
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        self.memory.release();
+    }
+}
+
 /// The file in pieces. Each is read when the piece before it has been sent.
-fn pieces(file: File) -> Body {
-    Body::from_stream(stream::try_unfold(file, async |mut file| {
-        let read = move || -> std::io::Result<Option<(Bytes, File)>> {
+fn pieces(file: File, memory: Arc<ResponseMemory>) -> Body {
+    Body::from_stream(stream::try_unfold(Download { file, memory }, async |mut download| {
+        download.memory.on_read();
+        let read = move || -> std::io::Result<Option<(Bytes, Download)>> {
             let mut piece = vec![0; FILE_PIECE_BYTES];
-            let count = file.read(&mut piece)?;
+            let count = download.file.read(&mut piece)?;
             piece.truncate(count);
-            Ok((count > 0).then(|| (piece.into(), file)))
+            // One piece is no more than each connection may hold without a reservation.
+            download.memory.await_reader(count);
+            Ok((count > 0).then(|| (piece.into(), download)))
         };
         tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other)?
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::{FutureExt, StreamExt};
+    use parlor_transport::FrameMemory;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::response_memory::HTTP_WRITE_WAIT;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_a_file_has_stalled_and_a_slow_one_has_not() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8 * FILE_PIECE_BYTES as u64).unwrap();
+        let memory = ResponseMemory::new(&FrameMemory::default(), HTTP_WRITE_WAIT);
+        let mut download = pieces(file, Arc::clone(&memory)).into_data_stream();
+        for _ in 0..4 {
+            assert_eq!(download.next().await.unwrap().unwrap().len(), FILE_PIECE_BYTES);
+            sleep(HTTP_WRITE_WAIT - Duration::from_secs(1)).await;
+            assert!(memory.stalled().now_or_never().is_none());
+        }
+        download.next().await.unwrap().unwrap();
+        let begun = Instant::now();
+        memory.stalled().await;
+        assert_eq!(begun.elapsed(), HTTP_WRITE_WAIT);
+        drop(download);
+        assert!(memory.stalled().now_or_never().is_none(), "nothing is being sent");
+    }
 }

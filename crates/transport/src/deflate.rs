@@ -112,12 +112,8 @@ impl MarkedMessages {
 
     /// Takes the next message of the library. Returns it if it is not compressed; otherwise it is inflated from now on.
     pub(crate) fn take(&mut self, message: Message, max_bytes: usize) -> Option<Message> {
-        let payload = match message {
-            Message::Text(_) | Message::Binary(_) => match (self.marks.pop_front(), message) {
-                (Some(Mark::CompressedText), Message::Binary(payload)) => (payload, true),
-                (Some(Mark::CompressedBinary), Message::Binary(payload)) => (payload, false),
-                (_, message) => return Some(message),
-            },
+        let mark = match message {
+            Message::Text(_) | Message::Binary(_) => self.marks.pop_front(),
             Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => {
                 return Some(message);
             }
@@ -126,7 +122,11 @@ impl MarkedMessages {
             // A burst of small messages has made the list long.
             self.marks = VecDeque::new();
         }
-        let (input, is_text) = payload;
+        let (input, is_text) = match (mark, message) {
+            (Some(Mark::CompressedText), Message::Binary(payload)) => (payload, true),
+            (Some(Mark::CompressedBinary), Message::Binary(payload)) => (payload, false),
+            (_, message) => return Some(message),
+        };
         self.inflating = Some(Inflating::new(input, is_text, max_bytes));
         None
     }
@@ -139,8 +139,9 @@ impl MarkedMessages {
     /// Inflates the next piece of the message that is being inflated. `None` if there is none.
     pub(crate) fn inflate(&mut self) -> Option<Step> {
         let step = self.inflating.as_mut()?.step();
-        if let Step::Complete(_) = step {
-            self.inflating = None;
+        match step {
+            Step::Grown(_) => {}
+            Step::Complete(_) | Step::Refused { .. } => self.inflating = None,
         }
         Some(step)
     }
@@ -173,8 +174,10 @@ impl std::fmt::Debug for Inflating {
 pub(crate) enum Step {
     /// So many bytes more; the message goes on.
     Grown(usize),
-    /// The message is complete, larger than allowed, or broken.
-    Complete(Result<Message, Error>),
+    /// The message is complete.
+    Complete(Message),
+    /// The message is larger than allowed, or broken. The `freed` bytes that it had grown by are gone.
+    Refused { error: Error, freed: usize },
 }
 
 impl Inflating {
@@ -186,10 +189,15 @@ impl Inflating {
 
     /// Inflates at most [`INFLATE_STEP_BYTES`] more.
     fn step(&mut self) -> Step {
-        match self.grow() {
-            Ok(Some(bytes)) => Step::Grown(bytes),
-            Ok(None) => Step::Complete(into_message(std::mem::take(&mut self.output), self.is_text)),
-            Err(error) => Step::Complete(Err(error)),
+        let freed = self.output.len();
+        let message = match self.grow() {
+            Ok(Some(bytes)) => return Step::Grown(bytes),
+            Ok(None) => into_message(std::mem::take(&mut self.output), self.is_text),
+            Err(error) => Err(error),
+        };
+        match message {
+            Ok(message) => Step::Complete(message),
+            Err(error) => Step::Refused { error, freed },
         }
     }
 

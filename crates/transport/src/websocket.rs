@@ -465,7 +465,12 @@ async fn inflate(stream: &mut MeteredStream) -> Result<Message, Error> {
                 // Other connections have their turn before the next step.
                 yield_now().await;
             }
-            Step::Complete(message) => return message,
+            Step::Complete(message) => return Ok(message),
+            Step::Refused { error, freed } => {
+                // Others need not wait for this memory while the connection closes.
+                stream.account().subtract_arriving(freed);
+                return Err(error);
+            }
         }
     }
 }

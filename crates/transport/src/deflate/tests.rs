@@ -20,7 +20,8 @@ fn inflate(input: impl Into<Bytes>, is_text: bool, max_bytes: usize) -> Result<M
     loop {
         match inflating.step() {
             Step::Grown(bytes) => assert!(bytes <= INFLATE_STEP_BYTES),
-            Step::Complete(message) => return message,
+            Step::Complete(message) => return Ok(message),
+            Step::Refused { error, .. } => return Err(error),
         }
         assert!(inflating.output.capacity() <= max_bytes + 2 * INFLATE_STEP_BYTES);
     }
@@ -148,6 +149,13 @@ fn marks_follow_the_messages_in_order_and_keep_little_memory() {
         while let Some(Step::Grown(_)) = messages.inflate() {}
     }
     assert!(messages.is_empty() && messages.marks.capacity() <= KEPT_MARKS);
+    for _ in 0..1000 {
+        messages.on_frame(0x81);
+    }
+    for _ in 0..1000 {
+        messages.take(Message::text("plain"), MAX);
+    }
+    assert!(messages.marks.capacity() <= KEPT_MARKS, "plain messages make the list long too");
 }
 
 proptest! {

@@ -176,6 +176,17 @@ async fn a_message_that_becomes_too_large_or_is_broken_ends_the_connection() {
     assert_eq!(close.code, CloseCode::Protocol);
 }
 
+#[tokio::test]
+async fn a_refused_message_is_not_counted_while_its_connection_closes() {
+    let memory = FrameMemory::default();
+    let mut peer = compressed(&memory).await;
+    peer.send(frame(TEXT, true, true, &payload(&vec![b'x'; (64 << 20) + 1]))).await;
+    // The server closes its side of the stream after this, and waits for the client.
+    assert_eq!(peer.close_code().await, 1009);
+    assert!(memory.used() <= MIN_FRAME_MEMORY, "only the compressed message counts: {}", memory.used());
+    assert!(!peer.served.task.is_finished(), "the connection is closing");
+}
+
 /// Waits until a connection waits for memory.
 async fn wait_for_waiter(memory: &FrameMemory) {
     let waits = async {

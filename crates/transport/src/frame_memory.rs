@@ -205,6 +205,11 @@ impl FrameAccount {
         }
     }
 
+    /// Whether any connection waits for memory.
+    pub(crate) fn do_others_wait(&self) -> bool {
+        self.memory.has_waiters()
+    }
+
     /// Whether the connection has stopped reading until there is memory.
     pub fn is_waiting(&self) -> bool {
         self.waits_since.is_some()

@@ -1,15 +1,18 @@
 //! The TCP stream under a WebSocket: it reads no more than its share of [`FrameMemory`], tracks where messages begin, and
-//! notes which messages are compressed.
+//! notes which messages are compressed. It fails when the peer does not read what is written.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::deflate::{Deflate, MarkedMessages};
-use crate::frame_memory::{FrameAccount, FrameMemory};
+use crate::frame_memory::{FRAME_WAIT, FrameAccount, FrameMemory};
 
 /// The bits of a frame's second byte that hold the payload length, or say how many length bytes follow.
 const LENGTH_BITS: u8 = 0x7f;
@@ -30,6 +33,12 @@ pub struct MeteredStream {
     position: FramePosition,
     /// In a box, because most connections are idle and many have no compression.
     compression: Option<Box<Compression>>,
+    /// How long the peer may read nothing while something is written to it. `None`: forever.
+    write_timeout: Option<Duration>,
+    /// Fires when the peer has read nothing for too long. `None` unless a write waits for the peer.
+    write_deadline: Option<Pin<Box<Sleep>>>,
+    /// Since when a large frame is being written.
+    large_write_since: Option<Instant>,
 }
 
 /// The compression of a connection.
@@ -46,9 +55,33 @@ impl MeteredStream {
         let compression =
             deflate.map(|deflate| Box::new(Compression { deflate, messages: MarkedMessages::default() }));
         let (account, position) = (memory.account(), FramePosition::default());
-        let mut metered = Self { stream, account, position, compression };
+        let mut metered = Self {
+            stream,
+            account,
+            position,
+            compression,
+            write_timeout: None,
+            write_deadline: None,
+            large_write_since: None,
+        };
         metered.advance(early);
         metered
+    }
+
+    /// Makes writes fail when the peer reads nothing for `timeout`. However long a write takes, it goes on while the peer
+    /// reads, unless it is large and others wait for its memory.
+    pub(crate) fn set_write_timeout(&mut self, timeout: Duration) {
+        self.write_timeout = Some(timeout);
+    }
+
+    /// Notes that a large frame is written from now on. It has [`FRAME_WAIT`] while others wait for memory.
+    pub(crate) fn begin_large_write(&mut self) {
+        self.large_write_since.get_or_insert_with(Instant::now);
+    }
+
+    /// Notes that everything is written.
+    pub(crate) fn end_write(&mut self) {
+        self.large_write_since = None;
     }
 
     /// How messages to the peer are compressed.
@@ -121,8 +154,30 @@ impl AsyncRead for MeteredStream {
 }
 
 impl AsyncWrite for MeteredStream {
+    /// Fails with [`io::ErrorKind::ConnectionAborted`] if the peer reads nothing for too long, or reads a large frame too
+    /// slowly while other connections wait for memory.
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        if self.large_write_since.is_some_and(|since| since.elapsed() > FRAME_WAIT)
+            && self.account.do_others_wait()
+        {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if written.is_ready() {
+            self.write_deadline = None;
+            return written;
+        }
+        let Some(timeout) = self.write_timeout else { return Poll::Pending };
+        let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        ready!(deadline.as_mut().poll(cx));
+        // The runtime tells of room only when a third of the kernel's buffer is free, which a slow reader may take longer for.
+        match rustix::net::send(&self.stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(count) if count > 0 => {
+                self.write_deadline = None;
+                Poll::Ready(Ok(count))
+            }
+            Ok(_) | Err(_) => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -2,7 +2,7 @@
 //! machine's outputs.
 //!
 //! Each connection has one task and no output queue: the task asks the machine for the next frame after it has written the
-//! one before. A peer that does not read is disconnected after a timeout; it can get the missed events from the log later.
+//! one before. A peer that reads nothing is disconnected after a timeout; it can get the missed events from the log later.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -66,7 +66,7 @@ pub struct Keepalive {
     pub ping_interval: Duration,
     /// How long a peer may send neither a message nor a pong.
     pub read_timeout: Duration,
-    /// How long a frame may take to be written.
+    /// How long a peer may read nothing while a frame is written to it.
     pub write_timeout: Duration,
 }
 
@@ -112,7 +112,7 @@ pub type CountFrame = Arc<dyn Fn(FrameDirection) + Send + Sync>;
 pub fn serve_socket<M, B>(
     machine: M,
     backend: B,
-    socket: Socket,
+    mut socket: Socket,
     keepalive: Keepalive,
     count_frame: CountFrame,
     stop: impl Future<Output = CloseReason>,
@@ -122,6 +122,7 @@ where
     B: BackendFor<M>,
 {
     let now = Instant::now();
+    socket.get_mut().set_write_timeout(keepalive.write_timeout);
     let mut connection = Box::new(Connection {
         machine,
         backend,
@@ -394,24 +395,19 @@ where
     async fn write(&mut self, message: Message) -> Result<(), End> {
         if message.len() > FREE_FRAME_BYTES {
             self.account().hold(message.len());
+            self.socket().get_mut().begin_large_write();
             self.has_large_buffers = true;
         }
         self.is_writing = true;
-        let wait = self.keepalive.write_timeout;
-        let written = timeout(wait, self.socket().feed(message)).await;
+        let written = self.socket().feed(message).await;
         self.is_writing = false;
-        match written {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(End::Gone),
-        }
+        written.map_err(|_| End::Gone)
     }
 
     async fn flush(&mut self) -> Result<(), End> {
-        let wait = self.keepalive.write_timeout;
-        match timeout(wait, self.socket().flush()).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(End::Gone),
-        }
+        self.socket().flush().await.map_err(|_| End::Gone)?;
+        self.socket().get_mut().end_write();
+        Ok(())
     }
 
     /// Closes the WebSocket, and completes the requests that the peer made before.

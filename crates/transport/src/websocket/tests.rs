@@ -203,6 +203,57 @@ async fn a_request_is_submitted_although_the_frame_before_it_could_not_be_writte
     served.task.await.unwrap();
 }
 
+/// Reads some of what the server sends after each `pause`, until the server has sent the frame or drops the connection.
+/// Returns how many bytes came.
+async fn read_slowly(client: &mut TcpStream, frame_bytes: usize, pause: Duration) -> usize {
+    let (mut piece, mut count) = (vec![0; 1 << 20], 0);
+    while count < frame_bytes {
+        tokio::time::sleep(pause).await;
+        match client.read(&mut piece).await {
+            Ok(0) | Err(_) => break,
+            Ok(bytes) => count += bytes,
+        }
+    }
+    count
+}
+
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_reads_slowly_gets_the_whole_frame() {
+    let keepalive = Keepalive { write_timeout: WRITE_TIMEOUT, ..LONG_TIMEOUTS };
+    let served = served(keepalive, &[large()]).await;
+    let begun = Instant::now();
+    let mut client = served.client.into_inner();
+    let count = read_slowly(&mut client, large().len(), WRITE_TIMEOUT / 2).await;
+    assert!(count >= large().len(), "the connection ended after {count} bytes");
+    assert!(begun.elapsed() > 2 * WRITE_TIMEOUT, "the frame was not sent slowly: {:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_reads_nothing_is_dropped_after_the_write_timeout() {
+    let keepalive = Keepalive { write_timeout: WRITE_TIMEOUT, ..LONG_TIMEOUTS };
+    let served = served(keepalive, &[large()]).await;
+    let begun = Instant::now();
+    served.task.await.unwrap();
+    assert!((WRITE_TIMEOUT..2 * WRITE_TIMEOUT).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_reads_slowly_is_dropped_when_others_wait_for_its_memory() {
+    let memory = FrameMemory::new(MIN_FRAME_MEMORY);
+    let keepalive = Keepalive { write_timeout: WRITE_TIMEOUT, ..LONG_TIMEOUTS };
+    let served = served_within(&memory, keepalive, &[large()]).await;
+    let mut client = served.client.into_inner();
+    client.readable().await.unwrap();
+    let mut waiting = memory.account();
+    waiting.set_arriving(MIN_FRAME_MEMORY);
+    let waits = tokio::spawn(async move { poll_fn(|cx| waiting.poll_room(cx)).await });
+    let count = read_slowly(&mut client, large().len(), WRITE_TIMEOUT / 2).await;
+    assert!(count < large().len(), "the whole frame came");
+    waits.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_message_sent_during_a_long_write_prevents_the_read_timeout() {
     let read_timeout = Duration::from_secs(1);

@@ -42,8 +42,8 @@ pub use record::{Page, PageCursor, PageRequest, SessionRecord};
 pub use sqlite::{
     BUSY_WAIT, DamageCheck, ERASE_RETRY, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT,
     LEAST_FREE_BYTES, LostData, MAX_BATCH, OPEN_CHECK_WAIT, READ_CONNECTIONS, RECLAIM_PAGES, Recovered,
-    RecoveryProgress, SHRINK_TRIES, SHRINK_WAIT, SavedData, SqliteLog, WRITE_QUEUE_JOBS, WriteCounts,
-    check_database, recover,
+    RecoveryProgress, SHORT_READ_CONNECTIONS, SHRINK_TRIES, SHRINK_WAIT, SavedData, SqliteLog,
+    WRITE_QUEUE_JOBS, WriteCounts, check_database, recover,
 };
 pub use system::{SystemClock, TimeOrderedIds, random_u128};
 pub use usage::UsageLine;

@@ -53,8 +53,11 @@ pub use self::recover::{LostData, Recovered, RecoveryProgress, SavedData, recove
 /// How long an operation waits while another process has the database locked.
 pub const BUSY_WAIT: Duration = Duration::from_secs(10);
 
-/// The number of connections that can read at the same time.
+/// The number of connections that can read events at the same time.
 pub const READ_CONNECTIONS: usize = 2;
+
+/// The number of connections for short reads, such as records and lists, that reads of events cannot take.
+pub const SHORT_READ_CONNECTIONS: usize = 1;
 
 /// The largest number of requests in the writer's queue. When it is full, callers wait asynchronously.
 pub const WRITE_QUEUE_JOBS: usize = 1024;
@@ -280,7 +283,7 @@ impl EventLog for SqliteLog {
         let read = move |connection: &Connection, path: &Path| {
             read_events::entries(&readers, connection, path, &session, after, max)
         };
-        self.0.readers.with(read).await
+        self.0.readers.with_events(read).await
     }
 
     async fn find(&self, session: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use parlor_vocab::{EventId, MediaId, MessageId, Seq, SessionId, Timestamp, Usage};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, OptionalExtension, params};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::db_error::db_error;
 use super::open_files::OpenFiles;
 use super::request::{PLACES_PER_SESSION, RECORD_COLUMNS, record_from};
 use super::schema::connect;
-use super::{READ_CONNECTIONS, holder};
+use super::{READ_CONNECTIONS, SHORT_READ_CONNECTIONS, holder};
 use crate::partial_text::join_pieces;
 use crate::{
     LeaseHolder, LogError, MAX_USAGE_LINES, Page, PageRequest, PartialMessage, SessionRecord, UsageLine,
@@ -25,6 +25,8 @@ pub(super) struct Readers {
     files: Arc<OpenFiles>,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    /// For short reads only: reads of large events may take all of `permits` for seconds.
+    short_permits: Arc<Semaphore>,
     /// Whether a background task empties the write-ahead log. Locked during each attempt: SQLite refuses a second
     /// checkpoint, however long the first takes.
     pub(super) retrying_erase: tokio::sync::Mutex<bool>,
@@ -33,15 +35,38 @@ pub(super) struct Readers {
 impl Readers {
     pub(super) fn new(files: Arc<OpenFiles>) -> Self {
         let permits = Arc::new(Semaphore::new(READ_CONNECTIONS));
-        Self { files, idle: Mutex::default(), permits, retrying_erase: tokio::sync::Mutex::default() }
+        let short_permits = Arc::new(Semaphore::new(SHORT_READ_CONNECTIONS));
+        let retrying_erase = tokio::sync::Mutex::default();
+        Self { files, idle: Mutex::default(), permits, short_permits, retrying_erase }
     }
 
-    /// Waits for a free connection and runs `job` on a blocking thread of the runtime.
+    /// Waits for a free connection and runs `job`, a short read, on a blocking thread of the runtime.
     pub(super) async fn with<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&Connection, &Path) -> Result<T, LogError> + Send + 'static,
     ) -> Result<T, LogError> {
+        let permit = tokio::select! {
+            biased;
+            permit = Arc::clone(&self.short_permits).acquire_owned() => permit,
+            permit = Arc::clone(&self.permits).acquire_owned() => permit,
+        };
+        self.run(permit.map_err(|_| LogError::Closed)?, job).await
+    }
+
+    /// Like [`with`](Self::with), for a read of events, which may be long.
+    pub(super) async fn with_events<T: Send + 'static>(
+        self: &Arc<Self>,
+        job: impl FnOnce(&Connection, &Path) -> Result<T, LogError> + Send + 'static,
+    ) -> Result<T, LogError> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| LogError::Closed)?;
+        self.run(permit, job).await
+    }
+
+    async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        permit: OwnedSemaphorePermit,
+        job: impl FnOnce(&Connection, &Path) -> Result<T, LogError> + Send + 'static,
+    ) -> Result<T, LogError> {
         let readers = Arc::clone(self);
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -246,4 +271,42 @@ pub(super) fn page(connection: &Connection, path: &Path, page: &PageRequest) -> 
     };
     let records: rusqlite::Result<Vec<SessionRecord>> = read();
     records.map(|records| Page::from_extra(records, limit)).map_err(|error| db_error(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_short_read_does_not_wait_for_reads_of_events() {
+        let home = tempfile::tempdir().unwrap();
+        let log = crate::SqliteLog::open(home.path(), Arc::new(crate::SystemClock)).unwrap();
+        let readers = Arc::clone(&log.0.readers);
+        let (ends, started) = (Arc::new(std::sync::Barrier::new(READ_CONNECTIONS + 1)), sync_channel(8));
+        let reads: Vec<_> = (0..READ_CONNECTIONS)
+            .map(|_| {
+                let (readers, ends, started) = (Arc::clone(&readers), Arc::clone(&ends), started.0.clone());
+                let long = move |_: &Connection, _: &Path| {
+                    started.send(()).unwrap();
+                    ends.wait();
+                    Ok(())
+                };
+                tokio::spawn(async move { readers.with_events(long).await })
+            })
+            .collect();
+        for _ in &reads {
+            while started.1.try_recv().is_err() {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(readers.permits.available_permits(), 0);
+        let short = readers.with(|_, _| Ok(5));
+        let short = tokio::time::timeout(std::time::Duration::from_secs(20), short).await;
+        // The reads end even if this test fails.
+        ends.wait();
+        assert_eq!(short.expect("a connection is kept for short reads").unwrap(), 5);
+        for read in reads {
+            read.await.unwrap().unwrap();
+        }
+    }
 }

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::{
-    ChildEvent, Process, ProcessNumber, ProcessReport, RetainedOutput, STDIN_BACKLOG_BYTES,
-    STDIN_BACKLOG_WRITES, SpawnError, TERMINATE_GRACE, WriteError, WriteId, WriteStatus, spawn,
+    ChildEvent, Process, ProcessNumber, ProcessReport, RetainedOutput, STDIN_BACKLOG_WRITES, SpawnError,
+    TERMINATE_GRACE, WriteError, WriteId, WriteStatus, spawn,
 };
 use parlor_vocab::{
     Answer, Backend, ProcessEvent, ProcessId, ProcessRefusal, ProcessReply, ProcessRequest, StartProcess,
@@ -161,8 +161,8 @@ impl Processes {
             }
             Err(WriteError::Closed) => Err(ProcessRefusal::StdinClosed(id)),
             Err(WriteError::Gone) => Err(ProcessRefusal::StdinGone(id)),
-            Err(WriteError::TooManyBytes) => {
-                Err(ProcessRefusal::StdinFull { process: id, limit: STDIN_BACKLOG_BYTES, what: "bytes" })
+            Err(WriteError::TooManyBytes { limit }) => {
+                Err(ProcessRefusal::StdinFull { process: id, limit, what: "bytes" })
             }
             Err(WriteError::TooManyWrites) => {
                 Err(ProcessRefusal::StdinFull { process: id, limit: STDIN_BACKLOG_WRITES, what: "writes" })

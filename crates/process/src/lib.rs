@@ -43,7 +43,8 @@ pub use stdin::{WriteError, WriteId, WriteStatus};
 pub use tail::{MAX_RETAINED_RUNS, OutputChunk};
 pub use terminal::TerminalDimensions;
 pub use terminals::{
-    MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TerminalEvent, TerminalInfo, TerminalView, Terminals,
+    MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TERMINAL_INPUT_BYTES, TerminalEvent, TerminalInfo,
+    TerminalView, Terminals,
 };
 
 /// How long a process group may take to end after SIGTERM, before SIGKILL.

@@ -23,7 +23,7 @@ use crate::stdin::{Queue, WriteError, WriteId, WriteStatus};
 use crate::supervise::{Supervisor, is_alive};
 use crate::tail::{OutputChunk, Tail};
 use crate::terminal::{self, TerminalDimensions};
-use crate::{MAX_RETAINED_BYTES, ProcessNumber, ProcessReport, SpawnError};
+use crate::{MAX_RETAINED_BYTES, ProcessNumber, ProcessReport, STDIN_BACKLOG_BYTES, SpawnError};
 
 /// The handle of a started process. Dropping it does not affect the process, nor the reports on it.
 #[derive(Debug)]
@@ -144,12 +144,22 @@ impl Process {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Queues `bytes` for the standard input of the process.
+    /// Queues `bytes` for the standard input of the process, up to [`STDIN_BACKLOG_BYTES`].
     pub fn write(&self, id: WriteId, bytes: Vec<u8>) -> Result<WriteStatus, WriteError> {
+        self.write_within(id, bytes, STDIN_BACKLOG_BYTES)
+    }
+
+    /// Queues `bytes` for the standard input of the process, up to `backlog_bytes`.
+    pub(crate) fn write_within(
+        &self,
+        id: WriteId,
+        bytes: Vec<u8>,
+        backlog_bytes: usize,
+    ) -> Result<WriteStatus, WriteError> {
         let written = match &mut self.shared.lock().input {
             Input::None => return Err(WriteError::Closed),
             Input::Ended => return Err(WriteError::Gone),
-            Input::Open(queue) => queue.push(id, bytes)?,
+            Input::Open(queue) => queue.push(id, bytes, backlog_bytes)?,
         };
         self.shared.wake.notify_one();
         Ok(written)

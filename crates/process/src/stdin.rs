@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{STDIN_BACKLOG_BYTES, STDIN_BACKLOG_WRITES, STDIN_QUEUE_BYTES};
+use crate::{STDIN_BACKLOG_WRITES, STDIN_QUEUE_BYTES};
 
 /// Identifies a write. The writer chooses the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,9 +29,12 @@ pub enum WriteError {
     /// The process has ended.
     #[error("the process has ended")]
     Gone,
-    /// [`STDIN_BACKLOG_BYTES`] are waiting.
-    #[error("{STDIN_BACKLOG_BYTES} unread bytes are waiting")]
-    TooManyBytes,
+    /// No more bytes than this may wait.
+    #[error("{limit} unread bytes are waiting")]
+    TooManyBytes {
+        /// In bytes.
+        limit: usize,
+    },
     /// [`STDIN_BACKLOG_WRITES`] are waiting.
     #[error("{STDIN_BACKLOG_WRITES} unread writes are waiting")]
     TooManyWrites,
@@ -64,12 +67,18 @@ impl Write {
 }
 
 impl Queue {
-    pub(crate) fn push(&mut self, id: WriteId, bytes: Vec<u8>) -> Result<WriteStatus, WriteError> {
+    /// Queues a write, unless more than `backlog_bytes` would wait. A larger one is accepted if nothing else waits.
+    pub(crate) fn push(
+        &mut self,
+        id: WriteId,
+        bytes: Vec<u8>,
+        backlog_bytes: usize,
+    ) -> Result<WriteStatus, WriteError> {
         if bytes.is_empty() {
             return Ok(WriteStatus::Accepted);
         }
-        if self.bytes > 0 && self.bytes + bytes.len() > STDIN_BACKLOG_BYTES {
-            return Err(WriteError::TooManyBytes);
+        if self.bytes > 0 && self.bytes + bytes.len() > backlog_bytes {
+            return Err(WriteError::TooManyBytes { limit: backlog_bytes });
         }
         if self.writes.len() >= STDIN_BACKLOG_WRITES {
             return Err(WriteError::TooManyWrites);
@@ -118,9 +127,10 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::STDIN_BACKLOG_BYTES;
 
     fn push(queue: &mut Queue, id: u64, size: usize) -> Result<WriteStatus, WriteError> {
-        queue.push(WriteId(id), vec![b'x'; size])
+        queue.push(WriteId(id), vec![b'x'; size], STDIN_BACKLOG_BYTES)
     }
 
     #[test]
@@ -138,7 +148,7 @@ mod tests {
     fn a_large_write_is_accepted_only_if_nothing_else_waits() {
         let mut queue = Queue::default();
         assert_eq!(push(&mut queue, 1, STDIN_BACKLOG_BYTES + 1), Ok(WriteStatus::Accepted));
-        assert_eq!(push(&mut queue, 2, 1), Err(WriteError::TooManyBytes));
+        assert_eq!(push(&mut queue, 2, 1), Err(WriteError::TooManyBytes { limit: STDIN_BACKLOG_BYTES }));
         assert_eq!(push(&mut queue, 3, 0), Ok(WriteStatus::Accepted));
     }
 
@@ -163,8 +173,8 @@ mod tests {
     #[test]
     fn bytes_keep_their_order() {
         let mut queue = Queue::default();
-        queue.push(WriteId(1), b"abc".to_vec()).unwrap();
-        queue.push(WriteId(2), b"de".to_vec()).unwrap();
+        queue.push(WriteId(1), b"abc".to_vec(), STDIN_BACKLOG_BYTES).unwrap();
+        queue.push(WriteId(2), b"de".to_vec(), STDIN_BACKLOG_BYTES).unwrap();
         assert_eq!(queue.front(), Some(&b"abc"[..]));
         queue.advance(2);
         assert_eq!(queue.front(), Some(&b"c"[..]));

@@ -28,6 +28,10 @@ pub const MAX_ENDED_TERMINALS: usize = 16;
 /// How many bytes of the last output each terminal keeps.
 pub const TERMINAL_BYTES: usize = 256 * 1024;
 
+/// How many bytes of typed text may wait for a program to read them. It is less than
+/// [`STDIN_BACKLOG_BYTES`](crate::STDIN_BACKLOG_BYTES), because people type it, and no memory budget counts it.
+pub const TERMINAL_INPUT_BYTES: usize = 1 << 20;
+
 /// The size of the channel of reports of one terminal.
 const REPORT_QUEUE: usize = 4;
 
@@ -294,10 +298,13 @@ impl TerminalView {
         Some(TerminalEvent::Output(chunk))
     }
 
-    /// Types. Returns false if the program has ended or does not read its input.
+    /// Types. Returns false if the program has ended, or has not read [`TERMINAL_INPUT_BYTES`] of earlier input.
     pub fn write(&self, bytes: Vec<u8>) -> bool {
         let state = lock(&self.terminal.state);
-        state.process.as_ref().is_some_and(|process| process.write(WriteId(0), bytes).is_ok())
+        state
+            .process
+            .as_ref()
+            .is_some_and(|process| process.write_within(WriteId(0), bytes, TERMINAL_INPUT_BYTES).is_ok())
     }
 
     /// Resizes the terminal.

@@ -51,7 +51,7 @@ pub(crate) async fn start(State(site): State<Arc<Site>>, body: Bytes) -> Respons
 /// A number of columns or rows. JSON has one kind of numbers, so `80.0` is the same as `80`.
 #[derive(Deserialize)]
 #[serde(try_from = "f64")]
-struct Cells(u64);
+pub(super) struct Cells(pub(super) u64);
 
 impl TryFrom<f64> for Cells {
     type Error = &'static str;

@@ -20,6 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::path_id::PathId;
+use super::processes::Cells;
 use crate::auth::trust::is_own_origin;
 use crate::query::number;
 use crate::random::uuid;
@@ -40,6 +41,9 @@ pub const TERMINAL_SILENCE: Duration = Duration::from_secs(90);
 
 /// How long the server may take to write one message to a client.
 pub const TERMINAL_WRITE_WAIT: Duration = Duration::from_secs(30);
+
+/// The reason for closing the socket when input cannot be queued.
+const INPUT_REFUSED: &str = "the program has ended, or 1 MiB of earlier input is unread: wait until it reads";
 
 /// How long a client may take to answer the close frame.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
@@ -98,7 +102,7 @@ fn check(site: &Site, parts: &mut Parts) -> Result<(Response, ConnectionSlot, On
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Control {
-    Resize { cols: u64, rows: u64 },
+    Resize { cols: Cells, rows: Cells },
 }
 
 /// Why the server stops serving a client.
@@ -206,11 +210,11 @@ fn on_message(
     match message {
         Some(Ok(Message::Binary(bytes))) => match viewer.write(bytes.into()) {
             true => Ok(()),
-            false => Err(End::Close(CloseCode::Policy, "what was typed is not taken")),
+            false => Err(End::Close(CloseCode::Policy, INPUT_REFUSED)),
         },
         Some(Ok(Message::Text(text))) => match serde_json::from_str(text.as_str()) {
             Ok(Control::Resize { cols, rows }) => {
-                viewer.resize(TerminalSize::bounded(cols, rows));
+                viewer.resize(TerminalSize::bounded(cols.0, rows.0));
                 Ok(())
             }
             Err(_) => {

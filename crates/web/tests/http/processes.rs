@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
 use futures_util::{SinkExt, StreamExt};
-use parlor_process::{MAX_TERMINALS, STDIN_BACKLOG_BYTES, TERMINAL_BYTES};
+use parlor_process::{MAX_TERMINALS, TERMINAL_BYTES, TERMINAL_INPUT_BYTES};
 use parlor_transport::MAX_TERMINAL_SIDE;
 use parlor_web::MAX_TYPED_BYTES;
 use serde_json::{Value, json};
@@ -150,6 +150,8 @@ async fn a_viewer_sees_output_types_resizes_and_gets_the_exit_code() {
     expect_output(&mut client, "1 100\n").await;
     client.send(Message::text(r#"{"type":"resize","cols":70000,"rows":7}"#)).await.unwrap();
     expect_output(&mut client, "7 1000\n").await;
+    client.send(Message::text(r#"{"type":"resize","cols":5.0,"rows":18446744073709551616}"#)).await.unwrap();
+    expect_output(&mut client, "1000 5\n").await;
     client.send(Message::binary(b"exit\n".to_vec())).await.unwrap();
     let exited = client.next().await.unwrap().unwrap();
     assert_eq!(exited, Message::text(r#"{"type":"exited","exit_code":3}"#));
@@ -242,10 +244,11 @@ async fn an_invalid_message_closes_the_socket() {
     }
     // A program that reads nothing: at some point its input is full.
     let mut client = watch_script(&server, DEAF).await;
-    for _ in 0..STDIN_BACKLOG_BYTES / MAX_TYPED_BYTES + 1 {
-        client.send(Message::binary(vec![b'x'; MAX_TYPED_BYTES])).await.unwrap();
-    }
-    assert_eq!(close(&mut client).await.unwrap().0, 1008);
+    client.send(Message::binary(vec![b'x'; TERMINAL_INPUT_BYTES])).await.unwrap();
+    // The kernel takes some of it for the terminal, and no more than this.
+    client.send(Message::binary(vec![b'x'; TERMINAL_INPUT_BYTES / 2])).await.unwrap();
+    let (code, reason) = close(&mut client).await.unwrap();
+    assert!(code == 1008 && reason.contains("1 MiB of earlier input"), "{code} {reason}");
     let count = format!("stty raw -echo; printf hello; head -c {MAX_TYPED_BYTES} | wc -c");
     let mut client = watch_script(&server, &count).await;
     client.send(Message::binary(vec![b'x'; MAX_TYPED_BYTES])).await.unwrap();

@@ -318,7 +318,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         name: "channels.supr.write_timeout",
         kind: Kind::UpTo(MAX_SECONDS),
         default: "`10`",
-        doc: "A client that does not read for this many seconds is disconnected.",
+        doc: "A client that reads nothing for this many seconds while something is sent to it is disconnected. One that reads slowly is not.",
     },
     Setting {
         name: "channels.supr.max_connections",

@@ -7,8 +7,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use common::Fixture;
+use parlor_tools::{
+    GLOB_BRACE_DEPTH, GLOB_BYTES, GREP_PATTERN_BYTES, IGNORE_FILE_BYTES, LIST_DEPTH_MAX, LIST_ENTRIES,
+    LIST_ENTRIES_MAX,
+};
 use parlor_tools::{GREP_CONTEXT, GREP_FILE_BYTES, GREP_MATCHES, GREP_MATCHES_MAX, GREP_OUTPUT_BYTES};
-use parlor_tools::{GREP_PATTERN_BYTES, LIST_DEPTH_MAX, LIST_ENTRIES, LIST_ENTRIES_MAX};
 use serde_json::json;
 
 #[tokio::test]
@@ -200,4 +203,37 @@ async fn a_search_ends_at_the_maximum_depth() {
     fs::write(path.join("file"), "needle\n").unwrap();
     let text = fixture.text("grep_files", json!({"pattern": "needle"})).await;
     assert!(text.contains("[left out: 1, deeper than 64 levels]"), "{text}");
+}
+
+#[tokio::test]
+async fn nested_braces_end_neither_the_call_nor_the_process() {
+    let fixture = Fixture::new();
+    let nested = |depth: usize| format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+    fixture.file("a", "needle\n");
+    // As many levels as overflowed the stack, in a rule that fits in the file limit and in one that fits in a line.
+    fixture.file(".gitignore", format!("{}\n{}\n*.log\n", nested(14_000), nested(500)));
+    fixture.file("b.log", "needle\n");
+    let text = fixture.text("grep_files", json!({"pattern": "needle"})).await;
+    assert!(text.starts_with("a:1:needle\n[1 matching line in 1 file, of 2 searched]\n"), "{text}");
+    assert!(text.contains("[not obeyed: 1 ignore rule, beyond 1024 bytes each, "), "{text}");
+    for glob in [nested(14_000), nested(GLOB_BRACE_DEPTH + 1), "{a,b*}".repeat(GLOB_BYTES / 6 + 1)] {
+        let (code, message) = fixture.fail("grep_files", json!({"pattern": "needle", "glob": glob})).await;
+        assert_eq!(code, FailureCode::InvalidInput);
+        assert!(message.contains("glob") && message.contains("the limit of"), "{message}");
+    }
+    for glob in [nested(GLOB_BRACE_DEPTH), "{a,b*}".repeat(GLOB_BYTES / 6)] {
+        fixture.text("grep_files", json!({"pattern": "needle", "glob": glob})).await;
+    }
+}
+
+#[tokio::test]
+async fn rule_files_beyond_the_limit_are_named_unless_rules_are_not_used() {
+    let fixture = Fixture::new();
+    fixture.file("a", "needle\n");
+    fixture.file(".gitignore", "a\n".repeat(IGNORE_FILE_BYTES));
+    let note = "[not obeyed: 1 ignore file, larger than 65536 bytes]\n";
+    let text = fixture.text("grep_files", json!({"pattern": "needle"})).await;
+    assert!(text.starts_with("a:1:needle\n") && text.ends_with(note), "{text}");
+    let text = fixture.text("grep_files", json!({"pattern": "needle", "include_ignored": true})).await;
+    assert!(text.starts_with("a:1:needle\n") && !text.contains("not obeyed"), "{text}");
 }

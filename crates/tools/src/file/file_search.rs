@@ -11,7 +11,10 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 
 use crate::file::file_kind::KIND_BYTES;
 use crate::file::folder::{LIST_FOLDER_ENTRIES, open_subfolder, read_entries};
-use crate::file::ignores::{IgnoreRules, folders_above};
+use crate::file::ignores::{
+    IGNORE_FILE_BYTES, IGNORE_LINE_BYTES, IGNORE_RULE_BYTES, IGNORE_RULES, IgnoreRules, SkippedRules,
+    folders_above,
+};
 use crate::file::line_search::{GREP_FILE_BYTES, LineSearch};
 use crate::tool::ToolContext;
 use parlor_files::OpenedFile;
@@ -49,6 +52,7 @@ pub(super) struct FileSearch<'a> {
     private: usize,
     /// Folders with more than [`LIST_FOLDER_ENTRIES`] entries.
     crowded: usize,
+    skipped_rules: SkippedRules,
     /// Which limit ended the search early.
     limit_reached: Option<String>,
 }
@@ -67,17 +71,22 @@ impl<'a> FileSearch<'a> {
             too_deep: 0,
             private: 0,
             crowded: 0,
+            skipped_rules: SkippedRules::default(),
             limit_reached: None,
         }
     }
 
-    /// The ignore rules of the folders from the allowed root down to the parent of `top`.
-    pub(super) fn ignores_above(&self, top: &OpenedFile) -> IgnoreRules {
+    /// The ignore rules of the folders from the allowed root down to the parent of `top`. None if the search does not
+    /// use ignore rules.
+    pub(super) fn ignores_above(&mut self, top: &OpenedFile) -> IgnoreRules {
         let mut ignores = IgnoreRules::default();
+        if !self.options.use_ignores {
+            return ignores;
+        }
         for folder in folders_above(&top.root, &top.path) {
             let text = folder.to_string_lossy();
             if let Ok(opened) = self.context.policy.open(&folder, &text, OFlags::PATH | OFlags::DIRECTORY) {
-                ignores = ignores.with_folder(&folder, &opened.fd);
+                ignores = ignores.with_folder(&folder, &opened.fd, &mut self.skipped_rules);
             }
         }
         ignores
@@ -102,7 +111,10 @@ impl<'a> FileSearch<'a> {
             return Ok(());
         };
         self.crowded += usize::from(found.more);
-        let ignores = above.with_folder(path, &fd);
+        let ignores = match self.options.use_ignores {
+            true => above.with_folder(path, &fd, &mut self.skipped_rules),
+            false => IgnoreRules::default(),
+        };
         for entry in found.entries {
             self.context.check_cancelled()?;
             if self.limit_reached.is_some() {
@@ -111,7 +123,7 @@ impl<'a> FileSearch<'a> {
             let (name, full_path) = (Path::new(&entry.name), path.join(&entry.name));
             let is_folder = entry.kind == FileType::Directory;
             if (is_folder && name == Path::new(".git"))
-                || (self.options.use_ignores && ignores.is_ignored(&full_path, is_folder))
+                || ignores.is_ignored(&full_path, is_folder)
                 || self.options.glob.matched(&full_path, is_folder).is_ignore()
             {
                 continue;
@@ -200,6 +212,20 @@ impl<'a> FileSearch<'a> {
             if count > 0 {
                 text.push_str(&format!("[left out: {count}, {why}]\n"));
             }
+        }
+        let SkippedRules { files, rules } = self.skipped_rules;
+        if files > 0 {
+            text.push_str(&format!(
+                "[not obeyed: {}, larger than {IGNORE_FILE_BYTES} bytes]\n",
+                plural(files, "ignore file", "ignore files")
+            ));
+        }
+        if rules > 0 {
+            text.push_str(&format!(
+                "[not obeyed: {}, beyond {IGNORE_LINE_BYTES} bytes each, or {IGNORE_RULES} rules or \
+                 {IGNORE_RULE_BYTES} bytes together]\n",
+                plural(rules, "ignore rule", "ignore rules")
+            ));
         }
         text
     }

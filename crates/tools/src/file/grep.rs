@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{invalid, system};
 use crate::file::file_search::{FileSearch, SearchOptions};
+use crate::file::globs::check_glob;
 use crate::file::line_search::LineSearch;
 use crate::file::open_file;
 use crate::input::{decode, within};
@@ -99,6 +100,9 @@ impl Tool for GrepFilesTool {
             return Err(invalid(format!(
                 "a pattern of {bytes} bytes is longer than the limit of {GREP_PATTERN_BYTES}"
             )));
+        }
+        if let Some(glob) = &input.glob {
+            check_glob(glob)?;
         }
         let around = match input.context {
             None | Some(0) => 0,

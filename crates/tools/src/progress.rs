@@ -77,6 +77,14 @@ impl ProgressReader {
             }
         }
     }
+
+    /// Returns all that is pending, without waiting.
+    pub fn pending(&mut self) -> Option<String> {
+        match self.shared.take() {
+            Taken::Text(text) => Some(text),
+            Taken::Nothing | Taken::End => None,
+        }
+    }
 }
 
 impl Drop for ProgressReader {
@@ -158,6 +166,16 @@ mod tests {
         drop(progress);
         assert_eq!(reader.next().await.as_deref(), Some("c"));
         assert_eq!(reader.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn pending_text_can_be_taken_while_senders_exist() {
+        let (progress, mut reader) = progress();
+        assert_eq!(reader.pending(), None);
+        progress.push("a");
+        assert_eq!(reader.pending().as_deref(), Some("a"));
+        drop(progress);
+        assert_eq!(reader.pending(), None);
     }
 
     #[tokio::test]

@@ -12,5 +12,6 @@ mod limits;
 mod partial_text;
 mod peers;
 mod registry;
+mod stopped_tools;
 mod takeover;
 mod watch_from;

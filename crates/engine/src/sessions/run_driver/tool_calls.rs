@@ -173,17 +173,24 @@ impl RunDriver {
         let mut redactor = StreamRedactor::new(&self.redact);
         let (progress, mut pieces) = progress();
         let context = ToolContext { progress, cancel: cancel.clone(), ..self.context.clone() };
-        let show = async {
-            while let Some(piece) = pieces.next().await {
-                self.live.push(&stream, &redactor.push(&piece));
-            }
-            self.live.push(&stream, &redactor.finish());
-        };
         let work = async move {
             let called = catch_panic(self.deps.tools.call(tool, input, &context)).await;
             called.unwrap_or_else(|panicked| Err(panicked.failure("The tool")))
         };
-        let (result, ()) = tokio::join!(work, show);
+        let mut work = std::pin::pin!(work);
+        let result = loop {
+            tokio::select! {
+                biased;
+                result = &mut work => break result,
+                Some(piece) = pieces.next() => self.live.push(&stream, &redactor.push(&piece)),
+            }
+        };
+        // The end of the call ends the output, not the drop of the last sender: a cancelled call can leave a blocking
+        // thread behind that has a sender and that nothing can end.
+        if let Some(piece) = pieces.pending() {
+            self.live.push(&stream, &redactor.push(&piece));
+        }
+        self.live.push(&stream, &redactor.finish());
         // The agent gets the result without secrets too, because it sends what it reads to a provider.
         result
             .map(|output| ToolOutput { text: clean(&*self.redact, output.text), ..output })

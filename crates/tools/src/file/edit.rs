@@ -84,6 +84,7 @@ fn edit(context: &ToolContext, input: &EditInput) -> Result<ToolOutput, Failure>
     let text = String::from_utf8(bytes).map_err(|_| {
         failure(FailureCode::Unsupported, format!("`{path}` is not UTF-8 text and cannot be edited"))
     })?;
+    context.check_cancelled()?;
     let offsets: Vec<usize> = text.match_indices(&input.old_text).map(|(at, _)| at).collect();
     check(input, &text, &offsets)?;
     // A short new_text that replaces many matches can become very long: check before allocating.

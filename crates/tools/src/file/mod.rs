@@ -16,6 +16,7 @@ mod replace;
 mod write;
 
 pub use edit::{EDIT_FILE_BYTES, EditFileTool};
+pub use edit_hint::EDIT_HINT_LINES;
 pub use excerpt::{READ_LINE_BYTES, READ_OUTPUT_BYTES, READ_SCAN_BYTES};
 pub use file_kind::{IMAGE_BYTES, image_type};
 pub use file_search::{GREP_DEPTH, GREP_FILES, GREP_OUTPUT_BYTES};

@@ -143,6 +143,11 @@ async fn a_search_supports_globs_case_and_context() {
     ] {
         assert_eq!(fixture.fail("grep_files", input.clone()).await.0, FailureCode::InvalidInput, "{input}");
     }
+    for pattern in ["\\w{20}", "[a-z]{1000}"] {
+        fixture.text("grep_files", json!({"pattern": pattern})).await;
+    }
+    let (_, message) = fixture.fail("grep_files", json!({"pattern": "\\w{40}"})).await;
+    assert!(message.contains("compiles to more than the limit of 1048576 bytes; "), "{message}");
     fixture
         .text("grep_files", json!({"pattern": "x".repeat(GREP_PATTERN_BYTES), "context": GREP_CONTEXT}))
         .await;

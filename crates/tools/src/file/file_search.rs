@@ -138,7 +138,7 @@ impl<'a> FileSearch<'a> {
             } else if entry.kind == FileType::RegularFile {
                 match open_regular(&fd, name) {
                     Some(file) if self.is_private(&file) => self.private += 1,
-                    Some(file) => self.search_file(&shown.to_string_lossy(), file),
+                    Some(file) => self.search_file(&shown.to_string_lossy(), file)?,
                     None => self.unreadable += 1,
                 }
             }
@@ -150,18 +150,18 @@ impl<'a> FileSearch<'a> {
         fstat(fd).is_ok_and(|stat| self.context.policy.is_private(&stat))
     }
 
-    /// Searches one file. `shown` is its path in the output.
-    pub(super) fn search_file(&mut self, shown: &str, file: File) {
+    /// Searches one file. `shown` is its path in the output. Fails only if the call is cancelled.
+    pub(super) fn search_file(&mut self, shown: &str, file: File) -> Result<(), Failure> {
         if self.files == GREP_FILES {
             self.limit_reached = Some(format!("{GREP_FILES} files are the limit"));
-            return;
+            return Ok(());
         }
         self.files += 1;
         let mut bytes = Vec::new();
         let mut file = file.take(KIND_BYTES as u64);
         let mut read = file.read_to_end(&mut bytes);
         if bytes.contains(&0) {
-            return; // A binary file is not searched.
+            return Ok(()); // A binary file is not searched.
         }
         file.set_limit((GREP_FILE_BYTES + 1).saturating_sub(bytes.len()) as u64);
         read = read.and_then(|_| file.read_to_end(&mut bytes));
@@ -171,7 +171,9 @@ impl<'a> FileSearch<'a> {
             self.too_large += 1;
         } else {
             let room = GREP_OUTPUT_BYTES.saturating_sub(self.text.len());
-            let hits = self.options.lines.run(shown, &bytes, self.options.limit - self.matches, room);
+            let (context, limit) = (self.context, self.options.limit - self.matches);
+            let hits =
+                self.options.lines.run(shown, &bytes, limit, room, &mut || context.check_cancelled())?;
             self.matches += hits.matches;
             self.matching_files += usize::from(hits.matches > 0);
             if hits.matches > 0 && self.options.lines.context > 0 && !self.text.is_empty() {
@@ -187,6 +189,7 @@ impl<'a> FileSearch<'a> {
                 });
             }
         }
+        Ok(())
     }
 
     /// The matches, followed by notes on limits and on what was left out.
@@ -256,9 +259,9 @@ mod tests {
         };
         let options = SearchOptions { lines, glob: Override::empty(), use_ignores: true, limit: 9 };
         let mut search = FileSearch { files: GREP_FILES - 1, ..FileSearch::new(&context, options) };
-        search.search_file("a", file());
+        search.search_file("a", file()).unwrap();
         assert_eq!((search.matches, search.limit_reached.is_some()), (1, false));
-        search.search_file("a", file());
+        search.search_file("a", file()).unwrap();
         assert_eq!((search.matches, search.limit_reached.is_some()), (1, true));
         assert!(search.into_text().contains("[there is more: 100000 files are the limit"));
     }

@@ -27,6 +27,8 @@ pub const GREP_MATCHES_MAX: usize = 2000;
 pub const GREP_CONTEXT: usize = 20;
 /// The longest pattern, in bytes.
 pub const GREP_PATTERN_BYTES: usize = 4096;
+/// The largest compiled pattern, in bytes. The time of each searched byte grows with it. Enough for `\w{20}`.
+pub const GREP_PROGRAM_BYTES: usize = 1 << 20;
 
 /// Searches files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,8 +123,17 @@ fn grep(
 ) -> Result<ToolOutput, Failure> {
     let pattern = RegexBuilder::new(&input.pattern)
         .case_insensitive(input.ignore_case)
+        .size_limit(GREP_PROGRAM_BYTES)
         .build()
-        .map_err(|error| invalid(format!("`pattern` is not a regular expression: {error}")))?;
+        .map_err(|error| {
+            if let regex::Error::CompiledTooBig(limit) = error {
+                return invalid(format!(
+                    "`pattern` compiles to more than the limit of {limit} bytes; repeat less, or repeat [a-z] instead \
+                     of \\w"
+                ));
+            }
+            invalid(format!("`pattern` is not a regular expression: {error}"))
+        })?;
     let path = input.path.as_deref().unwrap_or(".");
     let top = context.policy.open(&context.folder, path, OFlags::PATH)?;
     let stat = fstat(&top.fd).map_err(system("look at", path))?;
@@ -141,7 +152,7 @@ fn grep(
         search.search_folder(folder.fd, &folder.path, &shown, &ignores, 0)?;
     } else {
         let (file, _) = open_file(context, path)?;
-        search.search_file(path, file);
+        search.search_file(path, file)?;
     }
     Ok(ToolOutput::text(search.into_text()))
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use parlor_vocab::Failure;
 use regex::bytes::Regex;
 
 use crate::file::prefix;
@@ -14,6 +15,12 @@ pub const GREP_FILE_BYTES: usize = 32 << 20;
 
 /// The longest line that is shown completely, in bytes.
 pub const GREP_LINE_BYTES: usize = 500;
+
+/// How many bytes are searched between two checks for a stop. A longer line is searched in pieces of this length.
+pub const GREP_STEP_BYTES: usize = 32 << 10;
+
+/// How many bytes the pieces of a long line overlap. A longer match in such a line may not be found.
+pub const GREP_OVERLAP_BYTES: usize = 8 << 10;
 
 /// The pattern, and how to show its matches.
 #[derive(Debug)]
@@ -41,13 +48,28 @@ impl LineSearch {
     ///
     /// The pattern is matched against each line separately: `^` and `$` mean the ends of the line, and no match spans
     /// two lines.
-    pub(super) fn run(&self, path: &str, bytes: &[u8], limit: usize, room: usize) -> Hits {
+    ///
+    /// Calls `check` before each step of [`GREP_STEP_BYTES`], and ends if it fails.
+    pub(super) fn run(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        limit: usize,
+        room: usize,
+        check: &mut dyn FnMut() -> Result<(), Failure>,
+    ) -> Result<Hits, Failure> {
         let mut hits = Hits::default();
         let mut before: VecDeque<&[u8]> = VecDeque::with_capacity(self.context + 1);
         // How many lines to show after the last match, and the index of the last line that was shown.
         let (mut after, mut last) = (0, None);
+        let mut unchecked = 0;
         for (index, line) in lines(bytes).enumerate() {
-            if self.pattern.is_match(line) {
+            unchecked += line.len() + 1;
+            if unchecked >= GREP_STEP_BYTES {
+                check()?;
+                unchecked = 0;
+            }
+            if self.is_match(line, check)? {
                 if hits.matches == limit || hits.text.len() >= room {
                     hits.more = true;
                     break;
@@ -72,7 +94,23 @@ impl LineSearch {
                 before.push_back(line);
             }
         }
-        hits
+        Ok(hits)
+    }
+
+    /// Whether the pattern matches in the line. Searches a long line in overlapping pieces.
+    fn is_match(&self, line: &[u8], check: &mut dyn FnMut() -> Result<(), Failure>) -> Result<bool, Failure> {
+        let mut start = 0;
+        while line.len() - start > GREP_STEP_BYTES {
+            let end = start + GREP_STEP_BYTES;
+            // A match that ends with the piece may be none in the whole line, since `$` fits there. If it is one, the
+            // next piece has it too.
+            if self.pattern.shortest_match_at(&line[..end], start).is_some_and(|at| at < end) {
+                return Ok(true);
+            }
+            start = end - GREP_OVERLAP_BYTES;
+            check()?;
+        }
+        Ok(self.pattern.is_match_at(line, start))
     }
 
     fn show(&self, text: &mut String, path: &str, index: usize, mark: char, line: &[u8]) {
@@ -107,7 +145,7 @@ mod tests {
     fn hits(pattern: &str, context: usize, text: &str, limit: usize) -> Hits {
         let search =
             LineSearch { pattern: Regex::new(pattern).unwrap(), context, redact: Arc::new(NoSecrets) };
-        search.run("f", text.as_bytes(), limit, usize::MAX)
+        search.run("f", text.as_bytes(), limit, usize::MAX, &mut || Ok(())).unwrap()
     }
 
     #[test]
@@ -131,8 +169,45 @@ mod tests {
     fn a_full_output_ends_the_search() {
         let search =
             LineSearch { pattern: Regex::new("x").unwrap(), context: 0, redact: Arc::new(NoSecrets) };
-        let found = search.run("f", b"x\nx\n", 9, 1);
+        let found = search.run("f", b"x\nx\n", 9, 1, &mut || Ok(())).unwrap();
         assert!(found.matches == 1 && found.more);
+    }
+
+    #[test]
+    fn a_long_line_is_searched_in_pieces_as_if_it_were_whole() {
+        let step = GREP_STEP_BYTES - GREP_OVERLAP_BYTES;
+        for at in [0, 1, step - 1, step, GREP_STEP_BYTES - 2, GREP_STEP_BYTES, 2 * step, 3 * GREP_STEP_BYTES]
+        {
+            let line = format!("{}needle{}", "- ".repeat(at), "- ".repeat(GREP_STEP_BYTES));
+            assert_eq!(hits("needle", 0, &line, 9).matches, 1, "{at}");
+            assert_eq!(hits(r"needle\b", 0, &line, 9).matches, 1, "{at}");
+            assert_eq!(hits("^needle", 0, &line, 9).matches, usize::from(at == 0), "{at}");
+            assert_eq!(hits("needle$", 0, &line, 9).matches, 0, "{at}");
+        }
+        let line = "x".repeat(4 * GREP_STEP_BYTES);
+        assert_eq!(hits(r"x\b", 0, &line, 9).matches, 1);
+        assert_eq!(hits(r"x$", 0, &line, 9).matches, 1);
+        // Each piece ends like the line, except for the last letter.
+        assert_eq!(hits(r"x$", 0, &format!("{line}y"), 9).matches, 0);
+        let spread = |bytes: usize| format!("{}a{}b", "x".repeat(step), "x".repeat(bytes));
+        assert_eq!(hits("ax*b", 0, &spread(GREP_OVERLAP_BYTES - 2), 9).matches, 1);
+    }
+
+    #[test]
+    fn a_stop_ends_the_search_within_a_line_and_between_lines() {
+        let search = LineSearch {
+            pattern: Regex::new("[ab]*a[ab]{2000}c").unwrap(),
+            context: 0,
+            redact: Arc::new(NoSecrets),
+        };
+        for text in ["ab".repeat(8 * GREP_STEP_BYTES), "ab\n".repeat(8 * GREP_STEP_BYTES)] {
+            let mut checks = 0;
+            let stopped = search.run("f", text.as_bytes(), 9, usize::MAX, &mut || {
+                checks += 1;
+                if checks == 3 { Err(crate::failure::cancelled()) } else { Ok(()) }
+            });
+            assert!(stopped.is_err() && checks == 3);
+        }
     }
 
     #[test]

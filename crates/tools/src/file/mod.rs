@@ -22,9 +22,11 @@ pub use file_kind::{IMAGE_BYTES, image_type};
 pub use file_search::{GREP_DEPTH, GREP_FILES, GREP_OUTPUT_BYTES};
 pub use folder::LIST_FOLDER_ENTRIES;
 pub use globs::{GLOB_BRACE_DEPTH, GLOB_BYTES};
-pub use grep::{GREP_CONTEXT, GREP_MATCHES, GREP_MATCHES_MAX, GREP_PATTERN_BYTES, GrepFilesTool};
+pub use grep::{
+    GREP_CONTEXT, GREP_MATCHES, GREP_MATCHES_MAX, GREP_PATTERN_BYTES, GREP_PROGRAM_BYTES, GrepFilesTool,
+};
 pub use ignores::{IGNORE_FILE_BYTES, IGNORE_LINE_BYTES, IGNORE_RULE_BYTES, IGNORE_RULES};
-pub use line_search::{GREP_FILE_BYTES, GREP_LINE_BYTES};
+pub use line_search::{GREP_FILE_BYTES, GREP_LINE_BYTES, GREP_OVERLAP_BYTES, GREP_STEP_BYTES};
 pub use list::{LIST_DEPTH, LIST_DEPTH_MAX, LIST_ENTRIES, LIST_ENTRIES_MAX, ListDirTool};
 pub use read::{READ_LINES, READ_LINES_MAX, ReadFileTool};
 pub use write::WriteFileTool;

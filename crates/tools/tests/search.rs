@@ -3,10 +3,13 @@
 mod common;
 
 use parlor_vocab::FailureCode;
+use std::borrow::Cow;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
 use common::Fixture;
+use parlor_tools::Redact;
 use parlor_tools::{
     GLOB_BRACE_DEPTH, GLOB_BYTES, GREP_PATTERN_BYTES, IGNORE_FILE_BYTES, LIST_DEPTH_MAX, LIST_ENTRIES,
     LIST_ENTRIES_MAX,
@@ -241,4 +244,37 @@ async fn rule_files_beyond_the_limit_are_named_unless_rules_are_not_used() {
     assert!(text.starts_with("a:1:needle\n") && text.ends_with(note), "{text}");
     let text = fixture.text("grep_files", json!({"pattern": "needle", "include_ignored": true})).await;
     assert!(text.starts_with("a:1:needle\n") && !text.contains("not obeyed"), "{text}");
+}
+
+/// Knows one secret.
+struct OneSecret;
+
+impl Redact for OneSecret {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match text.contains("sk-evil-0") {
+            true => Cow::Owned(text.replace("sk-evil-0", "[redacted]")),
+            false => Cow::Borrowed(text),
+        }
+    }
+
+    fn redact_prefix<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
+        (self.redact(text), 0)
+    }
+
+    fn contains_secret(&self, _: &[u8]) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn a_search_does_not_tell_whether_a_secret_matches() {
+    let mut fixture = Fixture::new();
+    fixture.context.redact = Arc::new(OneSecret);
+    fixture.file("env", "A=1\nKEY=sk-evil-0\n");
+    for guess in ["KEY=sk-e", "KEY=(sk-evil-0|none)", "KEY=s"] {
+        let text = fixture.text("grep_files", json!({"pattern": guess})).await;
+        assert!(text.starts_with("[0 matching lines"), "{guess}: {text}");
+    }
+    let text = fixture.text("grep_files", json!({"pattern": "KEY=[^s]"})).await;
+    assert!(text.starts_with("env:2:KEY=[redacted]\n"), "{text}");
 }

@@ -1,5 +1,6 @@
 //! Searches a folder tree through descriptors, without following links, and skips files that are too large.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -171,6 +172,12 @@ impl<'a> FileSearch<'a> {
             self.too_large += 1;
         } else {
             let room = GREP_OUTPUT_BYTES.saturating_sub(self.text.len());
+            // Known secrets are removed before the search: whether a pattern matches must not tell what they are.
+            let redacted = match self.options.lines.redact.redact(&String::from_utf8_lossy(&bytes)) {
+                Cow::Owned(redacted) => Some(redacted.into_bytes()),
+                Cow::Borrowed(_) => None,
+            };
+            let bytes = redacted.unwrap_or(bytes);
             let (context, limit) = (self.context, self.options.limit - self.matches);
             let hits =
                 self.options.lines.run(shown, &bytes, limit, room, &mut || context.check_cancelled())?;

@@ -28,7 +28,7 @@ pub(super) struct LineSearch {
     pub(super) pattern: Regex,
     /// How many lines to show around a match.
     pub(super) context: usize,
-    /// Removes the part of a secret at the end of a truncated line.
+    /// Removes secrets from a file before the search, and the part of a secret at the end of a truncated line.
     pub(super) redact: Arc<dyn Redact>,
 }
 

@@ -11,6 +11,10 @@ use super::{Key, ModelCall, Piece, ProviderError};
 /// The most calls that one answer may make.
 pub const MAX_ANSWER_CALLS: usize = 512;
 
+/// Up to how many bytes an input is checked for completeness with each piece. Checking longer inputs again and again
+/// would take quadratic time; servers that give every call the same number and no id may join two such calls to one.
+pub const CHECKED_INPUT_BYTES: usize = 64 << 10;
+
 /// The longest tool name that all providers accept.
 const MAX_TOOL_NAME: usize = 64;
 
@@ -63,10 +67,15 @@ impl PartialCall {
             return false;
         }
         if !piece.id.is_empty() && !self.id.is_empty() {
-            let are_complete = is_complete_json(&piece.input) && is_complete_json(&self.input);
+            let are_complete = is_complete_json(&piece.input) && self.has_complete_input();
             return piece.id != self.id || (are_complete && piece.input != self.input);
         }
-        differ(&piece.tool, &self.tool) || (!piece.input.is_empty() && is_complete_json(&self.input))
+        differ(&piece.tool, &self.tool) || (!piece.input.is_empty() && self.has_complete_input())
+    }
+
+    /// Whether the input so far is complete JSON. Always false beyond [`CHECKED_INPUT_BYTES`].
+    fn has_complete_input(&self) -> bool {
+        self.input.len() <= CHECKED_INPUT_BYTES && is_complete_json(&self.input)
     }
 
     /// Whether a piece repeats the complete call.
@@ -356,6 +365,16 @@ mod tests {
         assert_eq!(assemble(&[(same, "a", "x", "{"), (same, "a", "x", "}")]), owned(&[("a", "x", "{}")]));
         assert_eq!(assemble(&[(same, "", "x", "{"), (same, "", "x", "}")]), owned(&[("", "x", "{}")]));
         assert_eq!(assemble(&[(same, "a", "x", "{}"), (same, "", "x", "")]), owned(&[("a", "x", "{}")]));
+    }
+
+    #[test]
+    fn only_short_inputs_are_checked_for_completeness() {
+        let input = |bytes: usize| format!("{{\"n\":\"{}\"}}", "x".repeat(bytes - 8));
+        let (short, long) = (input(CHECKED_INPUT_BYTES), input(CHECKED_INPUT_BYTES + 1));
+        for id in ["", "a"] {
+            assert_eq!(assemble(&[(Some(0), id, "x", &short), (Some(0), id, "x", "{}")]).len(), 2);
+            assert_eq!(assemble(&[(Some(0), id, "x", &long), (Some(0), id, "x", "{}")]).len(), 1);
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ use futures_util::stream::BoxStream;
 pub use advice::AdvisedConnection;
 pub use answer::{MAX_ANSWER_BYTES, MAX_ANSWER_PARTS};
 pub use answer_reader::{MAX_ERROR_BYTES, check_recorded, read_recorded};
-pub use calls::MAX_ANSWER_CALLS;
+pub use calls::{CHECKED_INPUT_BYTES, MAX_ANSWER_CALLS};
 pub(crate) use classify_error::is_about_account;
 pub use connection::{Connection, FIRST_BYTE_WAIT, IDLE_WAIT, Routing};
 pub use error::{MAX_ERROR_CHARS, ProviderError};

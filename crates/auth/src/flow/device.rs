@@ -7,6 +7,7 @@ use oauth2::{
     DeviceAuthorizationUrl, DeviceCodeErrorResponseType, EmptyExtraDeviceAuthorizationFields,
     RequestTokenError, Scope, StandardDeviceAuthorizationResponse, TokenUrl,
 };
+use url::Url;
 
 use super::{DeviceCode, FlowContext, LoginFlow, LoginProgress};
 use crate::error::sanitize;
@@ -38,10 +39,16 @@ pub(super) async fn tokens(
     let (provider, redactor) = (&context.deps.provider, &context.deps.redactor);
     let code = request_code(context, device).await?;
     redactor.learn(&Secret::new(code.device_code().secret()));
-    context.send(LoginProgress::Url { flow: LoginFlow::Device, url: code.verification_uri().to_string() });
+    let url = code.verification_uri().to_string();
+    let complete_url = code.verification_uri_complete().map(|url| url.secret().clone());
+    if ![Some(&url), complete_url.as_ref()].into_iter().flatten().all(|url| is_web(url)) {
+        let reason = "the provider's address for the code begins with neither http: nor https:".to_owned();
+        return Err(LoginError::DeviceRequest { status: None, reason });
+    }
+    context.send(LoginProgress::Url { flow: LoginFlow::Device, url: url.clone() });
     context.send(LoginProgress::DeviceCode(DeviceCode {
-        verification_url: code.verification_uri().to_string(),
-        complete_url: code.verification_uri_complete().map(|url| url.secret().clone()),
+        verification_url: url,
+        complete_url,
         user_code: code.user_code().secret().clone(),
         interval_seconds: code.interval().clamp(MIN_INTERVAL, MAX_INTERVAL).as_secs(),
         expires_in_seconds: code.expires_in().as_secs(),
@@ -74,6 +81,11 @@ pub(super) async fn tokens(
         }
     }
     Err(LoginError::DevicePoll { status: call.status(), reason })
+}
+
+/// Whether people can open the address safely: not a `javascript:` address or that of another program.
+fn is_web(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| ["http", "https"].contains(&url.scheme()))
 }
 
 async fn request_code(

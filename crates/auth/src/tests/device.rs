@@ -71,6 +71,22 @@ async fn a_code_is_shown_and_polled_at_the_providers_interval() {
 }
 
 #[tokio::test]
+async fn only_web_addresses_are_shown() {
+    let (good, bad) = ("https://example.org/device", "javascript:alert(1)");
+    for (url, complete_url) in [(bad, good), (good, bad)] {
+        let code = json!({
+            "device_code": "d", "user_code": "u", "expires_in": 60,
+            "verification_uri": url, "verification_uri_complete": complete_url,
+        });
+        let provider = FakeProvider::new(move |_, _| Reply::Json(200, code.clone())).await;
+        let fixture = Fixture::new(provider.draft());
+        let progress = fixture.log_in(LoginPreference::Only(LoginFlow::Device)).await;
+        assert!(!format!("{progress:?}").contains("javascript"), "{progress:?}");
+        assert!(matches!(failure(&progress), LoginError::DeviceRequest { .. }), "{progress:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_code_that_is_not_entered_expires() {
     let provider = device_provider(json!(5), 12, |_| refused(400, "authorization_pending")).await;
     let fixture = Fixture::new(provider.draft());

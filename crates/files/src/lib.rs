@@ -12,6 +12,8 @@ mod read;
 
 pub use follow::PATH_LINKS;
 pub use owners::TrustedOwners;
-pub use policy::{FileLocation, OpenedFile, PATH_BYTES, PATH_TRIES, ParentFolders, Policy, open_below};
+pub use policy::{
+    FileLocation, NEW_FOLDERS, OpenedFile, PATH_BYTES, PATH_TRIES, ParentFolders, Policy, open_below,
+};
 pub use private::READABLE_STATE;
 pub use read::check_regular;

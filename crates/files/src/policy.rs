@@ -31,6 +31,9 @@ pub const PATH_BYTES: usize = 4095;
 /// How often to resolve a path again when its links change meanwhile.
 pub const PATH_TRIES: usize = 32;
 
+/// How many new folders above a file are created. Each costs checks of all folders above it.
+pub const NEW_FOLDERS: usize = 64;
+
 /// The end of the message when a tool wants to read a file in the state folder.
 const UNREADABLE: &str = "of which only AGENTS.md, media and skills can be read";
 /// The end of the message when a tool wants to change a file in the state folder.
@@ -229,6 +232,11 @@ impl Policy {
                 Err(OpenError::Unchangeable(state)) => {
                     return Err(private_refusal(path, &state, UNCHANGEABLE));
                 }
+                Err(OpenError::NewFolders(missing)) => {
+                    return Err(invalid(format!(
+                        "`{path}` needs {missing} new folders, more than the limit of {NEW_FOLDERS}; use a shorter path"
+                    )));
+                }
                 Ok(done) => return Ok(done),
             }
         }
@@ -280,9 +288,14 @@ impl Policy {
             result => return Ok(result?),
         }
         let mut folder = open_below(root, Path::new("."), flags)?;
-        for part in path {
+        let mut parts = path.iter();
+        while let Some(part) = parts.next() {
             folder = match open_below(&folder, Path::new(part), flags) {
                 Err(Errno::NOENT) => {
+                    let missing = parts.clone().count() + 1;
+                    if missing > NEW_FOLDERS {
+                        return Err(OpenError::NewFolders(missing));
+                    }
                     self.check_write(folder.as_fd())?;
                     match mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
                         Ok(()) | Err(Errno::EXIST) => open_below(&folder, Path::new(part), flags)?,
@@ -339,6 +352,8 @@ fn folder_of<'f, 'r>(all: &'f [ReadableFiles], real: &'r Path) -> Option<(&'f Ro
 /// Why an attempt to open a file failed.
 enum OpenError {
     System(Errno),
+    /// So many folders above the file are missing, more than [`NEW_FOLDERS`].
+    NewFolders(usize),
     /// The file is in this state folder and may not be read.
     Unreadable(PathBuf),
     /// The file is in this state folder and may not be changed.

@@ -19,7 +19,9 @@ mod shell;
 mod tool;
 mod toolbox;
 
-pub use parlor_files::{FileLocation, OpenedFile, PATH_BYTES, PATH_LINKS, PATH_TRIES, ParentFolders, Policy};
+pub use parlor_files::{
+    FileLocation, NEW_FOLDERS, OpenedFile, PATH_BYTES, PATH_LINKS, PATH_TRIES, ParentFolders, Policy,
+};
 
 pub use catch_panic::{Panicked, catch_panic};
 pub use file::{

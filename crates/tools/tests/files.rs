@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use common::{Fixture, names};
-use parlor_tools::{EDIT_FILE_BYTES, IMAGE_BYTES, READ_LINES, READ_LINES_MAX};
+use parlor_tools::{EDIT_FILE_BYTES, IMAGE_BYTES, NEW_FOLDERS, READ_LINES, READ_LINES_MAX};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use serde_json::json;
 
@@ -272,4 +272,18 @@ async fn an_edit_goes_through_a_link_and_keeps_it() {
     assert_eq!(fixture.content("real/a"), "new\n");
     assert_eq!(names(&fixture.inside("real")), ["a"]);
     assert!(fs::symlink_metadata(fixture.inside("link")).unwrap().is_symlink());
+}
+
+#[tokio::test]
+async fn the_number_of_new_folders_is_limited_and_none_is_left() {
+    let fixture = Fixture::new();
+    let path = |folders: usize| format!("{}file", "d/".repeat(folders));
+    let (code, message) =
+        fixture.fail("write_file", json!({"path": path(NEW_FOLDERS + 1), "content": "x"})).await;
+    assert_eq!(code, FailureCode::InvalidInput);
+    assert!(message.contains("needs 65 new folders, more than the limit of 64; "), "{message}");
+    assert!(fixture.names("").is_empty());
+    fixture.text("write_file", json!({"path": path(NEW_FOLDERS), "content": "x"})).await;
+    // Folders that exist do not count.
+    fixture.text("write_file", json!({"path": path(2 * NEW_FOLDERS), "content": "x"})).await;
 }

@@ -42,10 +42,14 @@ pub use provider::{
     CANCEL_PATH, DEFAULT_LOGIN_WAIT, DEFAULT_REDIRECT_PATH, DeviceEndpoints, DeviceExchange, LoginProvider,
     MAX_NAME_CHARS, ProviderConfigError, ProviderDraft,
 };
-pub use redact::{MAX_FORMS, MAX_INVISIBLE_BYTES, MAX_REDACTED, MIN_REDACTED_BYTES, REDACTED, Redactor};
+pub use redact::{
+    MAX_FORMS, MAX_INVISIBLE_BYTES, MAX_REDACTED, MIN_REDACTED_BYTES, REDACTED, Redactor, WORK_PER_BYTE,
+    WORK_PER_TEXT,
+};
 pub use refresh::REFRESH_MARGIN;
 pub use secret::Secret;
 pub use store::{
     KEYRING_RETRY_WAIT, KEYRING_WAIT, LOCK_WAIT, SECRET_BYTES, SecretName, SecretStore, SecretStoreError,
     UNLOCK_WAIT,
 };
+pub use tokens::MAX_TOKEN_BYTES;

@@ -5,11 +5,15 @@
 //! characters between its letters are ignored, because screens do not show them. For text that arrives in pieces,
 //! [`Redactor::redact_prefix`] tells how much of the end may be the beginning of a secret. Other encodings are not
 //! recognized.
+//!
+//! The work is linear in the text, whatever the secrets are: if a text needs more, because somebody chose a secret and a
+//! text that agree at many places, the rest of that text is replaced as a whole.
 
 mod escape;
 mod index;
 mod invisible;
 mod pattern;
+mod work;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,6 +22,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use self::index::Index;
 pub use self::invisible::MAX_INVISIBLE_BYTES;
 use self::invisible::{Display, may_contain_invisible, visible_text};
+pub use self::work::{WORK_PER_BYTE, WORK_PER_TEXT};
 use crate::record::Login;
 use crate::{Secret, SecretStore};
 
@@ -49,7 +54,8 @@ pub struct Redactor {
 struct KnownSecrets {
     /// In the order in which they were learned.
     secrets: Vec<KnownSecret>,
-    index: Index,
+    /// Shared with the redactions in progress, which therefore hold no lock.
+    index: Arc<Index>,
     last_number: u64,
     last_group: u64,
 }
@@ -92,12 +98,12 @@ impl Redactor {
             && let Some(oldest) = known.secrets.iter().position(is_ours)
         {
             let dropped = known.secrets.remove(oldest);
-            known.index.remove(dropped.number);
+            Arc::make_mut(&mut known.index).remove(dropped.number);
         }
         known.last_number += 1;
         let (number, group) = (known.last_number, self.group);
         known.secrets.push(KnownSecret { number, group, secret: secret.clone() });
-        known.index.add(number, pattern::forms(secret.expose()));
+        Arc::make_mut(&mut known.index).add(number, pattern::forms(secret.expose()));
     }
 
     /// Learns all secrets that are stored in the files of `store`. Blocking.
@@ -119,15 +125,14 @@ impl Redactor {
     /// `text` with all secrets replaced. If a secret becomes visible only after a display drops invisible characters,
     /// the result is the visible text of that display.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let mut shown = without(text, &known.index.scan(text.as_bytes()).secrets);
-        if !known.secrets.is_empty() && may_contain_invisible(shown.as_bytes()) {
+        let index = self.index();
+        let mut shown = without(text, &index.scan(text.as_bytes()).secrets);
+        if !index.is_empty() && may_contain_invisible(shown.as_bytes()) {
             for display in [Display::Terminal, Display::Page] {
                 let visible = visible_text(&shown, display);
                 let differs = visible.len() < shown.len();
                 if differs
-                    && let Cow::Owned(redacted) =
-                        without(&visible, &known.index.scan(visible.as_bytes()).secrets)
+                    && let Cow::Owned(redacted) = without(&visible, &index.scan(visible.as_bytes()).secrets)
                 {
                     shown = Cow::Owned(redacted);
                 }
@@ -138,18 +143,20 @@ impl Redactor {
 
     /// Whether `bytes` contain a secret. They need not be text; compressed content is not unpacked.
     pub fn contains_secret(&self, bytes: &[u8]) -> bool {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        !known.index.scan(bytes).secrets.is_empty()
+        !self.index().scan(bytes).secrets.is_empty()
     }
 
     /// Redacts the part of `text` that cannot change any more, and counts the bytes after that part: they may be the
     /// beginning of a secret, depending on the text that follows. The part never ends within a secret.
     pub fn redact_prefix<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let mut scan = known.index.scan(text.as_bytes());
+        let mut scan = self.index().scan(text.as_bytes());
         let decided = scan.decided_length(text.len());
         scan.secrets.retain(|secret| secret.start < decided);
         (without(text.split_at(decided).0, &scan.secrets), text.len() - decided)
+    }
+
+    fn index(&self) -> Arc<Index> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner).index)
     }
 }
 

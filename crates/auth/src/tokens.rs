@@ -22,6 +22,10 @@ use crate::record::Login;
 use crate::time::later;
 use crate::{Account, LoginError, LoginProvider, Redactor, Secret};
 
+/// The longest token or code that parlor takes from a provider, in bytes. Servers refuse longer ones in a header, and the
+/// redactor has many forms of each.
+pub const MAX_TOKEN_BYTES: usize = 16 << 10;
+
 /// The response of the token endpoint.
 pub(crate) type TokenEndpointResponse = StandardTokenResponse<ExtraFields, BasicTokenType>;
 
@@ -62,18 +66,23 @@ pub(crate) struct GrantedTokens {
 }
 
 impl GrantedTokens {
-    /// Reads a response. The redactor learns its secrets.
-    pub(crate) fn new(answer: &TokenEndpointResponse, provider: &LoginProvider, redactor: &Redactor) -> Self {
+    /// Reads a response. The redactor learns its secrets. The error says why a token cannot be used.
+    pub(crate) fn new(
+        answer: &TokenEndpointResponse,
+        provider: &LoginProvider,
+        redactor: &Redactor,
+    ) -> Result<Self, String> {
         let access = Secret::new(answer.access_token().secret());
         let refresh = answer.refresh_token().map(|token| Secret::new(token.secret()));
         let id_token = answer.extra_fields().id_token.as_ref();
         let id_token = id_token.map(|token| Secret::new(token.as_str()));
         for secret in [Some(&access), refresh.as_ref(), id_token.as_ref()].into_iter().flatten() {
+            check_token(secret.expose())?;
             redactor.learn(secret);
         }
         let account =
             id_token.and_then(|token| Account::from_id_token(token.expose(), &provider.account_claim));
-        Self { access, refresh, lifetime: answer.expires_in(), account }
+        Ok(Self { access, refresh, lifetime: answer.expires_in(), account })
     }
 
     /// The login with these tokens, obtained `at` this time. Missing fields are taken from the `previous` login.
@@ -87,6 +96,17 @@ impl GrantedTokens {
             account: self.account.or(account),
             ended: None,
         }
+    }
+}
+
+/// Checks a token or code of a provider. OAuth allows only visible ASCII characters and spaces (RFC 6749, appendix A).
+pub(crate) fn check_token(token: &str) -> Result<(), String> {
+    if token.len() > MAX_TOKEN_BYTES {
+        return Err(format!("it sent a token or code of more than {MAX_TOKEN_BYTES} bytes"));
+    }
+    match token.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        true => Ok(()),
+        false => Err("it sent a token or code with characters that OAuth does not allow".to_owned()),
     }
 }
 
@@ -109,18 +129,22 @@ pub(crate) async fn exchange(
     verifier: &Secret,
     redirect: RedirectUrl,
 ) -> Result<GrantedTokens, LoginError> {
-    redactor.learn(code);
-    redactor.learn(verifier);
+    for secret in [code, verifier] {
+        let refused = |reason| LoginError::Exchange { status: None, reason };
+        check_token(secret.expose()).map_err(refused)?;
+        redactor.learn(secret);
+    }
     let (call, client) = (HttpCall::new(http), client(provider).set_redirect_uri(redirect));
     let answer = client
         .exchange_code(AuthorizationCode::new(code.expose().to_owned()))
         .set_pkce_verifier(PkceCodeVerifier::new(verifier.expose().to_owned()))
         .request_async(&call)
         .await;
-    match answer {
-        Ok(answer) => Ok(GrantedTokens::new(&answer, provider, redactor)),
-        Err(error) => Err(LoginError::Exchange { status: call.status(), reason: reason(&error, redactor) }),
-    }
+    let granted = match answer {
+        Ok(answer) => GrantedTokens::new(&answer, provider, redactor),
+        Err(error) => Err(reason(&error, redactor)),
+    };
+    granted.map_err(|reason| LoginError::Exchange { status: call.status(), reason })
 }
 
 /// Why a login was not renewed.
@@ -147,7 +171,10 @@ pub(crate) async fn renew(
     let (call, client) = (HttpCall::new(http), client(provider));
     let token = RefreshToken::new(refresh.expose().to_owned());
     let error = match client.exchange_refresh_token(&token).request_async(&call).await {
-        Ok(answer) => return Ok(GrantedTokens::new(&answer, provider, redactor)),
+        Ok(answer) => {
+            let granted = GrantedTokens::new(&answer, provider, redactor);
+            return granted.map_err(|reason| RenewalError::Unavailable { status: call.status(), reason });
+        }
         Err(error) => error,
     };
     let reason = reason(&error, redactor);

@@ -34,7 +34,10 @@ pub use file::{
 };
 pub use input::INPUT_BYTES;
 pub use progress::{PROGRESS_BYTES, ProgressReader, ToolProgress, progress};
-pub use redact::{MAX_HELD_BYTES, MIN_CUT_BYTES, NoSecrets, Redact, StreamRedactor, clean};
+pub use redact::{
+    MAX_HELD_BYTES, MAX_RECHECKED_BYTES, MIN_CUT_BYTES, NoSecrets, REDACT_SLICE_BYTES, Redact,
+    StreamRedactor, WITHHELD, clean, clean_long,
+};
 pub use ruby::{RUBY_TEXT_BYTES, RubyInterpreter, RubyTool};
 pub use runner::ToolboxRunner;
 pub use shell::{

@@ -13,7 +13,7 @@ use super::{DeviceCode, FlowContext, LoginFlow, LoginProgress};
 use crate::error::sanitize;
 use crate::http::HttpCall;
 use crate::provider::DeviceEndpoints;
-use crate::tokens::{GrantedTokens, client, reason};
+use crate::tokens::{GrantedTokens, check_token, client, reason};
 use crate::{LoginError, Secret};
 
 /// The polling interval, unless the provider sets another one.
@@ -38,6 +38,8 @@ pub(super) async fn tokens(
 ) -> Result<GrantedTokens, LoginError> {
     let (provider, redactor) = (&context.deps.provider, &context.deps.redactor);
     let code = request_code(context, device).await?;
+    let refused = |reason| LoginError::DeviceRequest { status: None, reason };
+    check_token(code.device_code().secret()).map_err(refused)?;
     redactor.learn(&Secret::new(code.device_code().secret()));
     let url = code.verification_uri().to_string();
     let complete_url = code.verification_uri_complete().map(|url| url.secret().clone());
@@ -63,7 +65,10 @@ pub(super) async fn tokens(
         .request_async(&call, |wait| context.deps.time.sleep(wait.clamp(MIN_INTERVAL, MAX_INTERVAL)), None)
         .await;
     let error = match answer {
-        Ok(answer) => return Ok(GrantedTokens::new(&answer, provider, redactor)),
+        Ok(answer) => {
+            let granted = GrantedTokens::new(&answer, provider, redactor);
+            return granted.map_err(|reason| LoginError::DevicePoll { status: call.status(), reason });
+        }
         Err(error) => error,
     };
     let reason = reason(&error, redactor);

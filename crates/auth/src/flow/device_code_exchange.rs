@@ -19,7 +19,7 @@ use crate::error::sanitize;
 use crate::http::HttpError;
 use crate::provider::DeviceEndpoints;
 use crate::time::later;
-use crate::tokens::{GrantedTokens, exchange};
+use crate::tokens::{GrantedTokens, check_token, exchange};
 use crate::{LoginError, Secret};
 
 /// The response to the request for a device code.
@@ -49,6 +49,8 @@ pub(super) async fn tokens(
     redirect: &Url,
 ) -> Result<GrantedTokens, LoginError> {
     let code = request_code(context, device).await?;
+    let refused = |reason| LoginError::DeviceRequest { status: None, reason };
+    check_token(&code.device_auth_id).map_err(refused)?;
     context.deps.redactor.learn(&Secret::from(code.device_auth_id.clone()));
     let lifetime = code.expires_in.map_or(DEFAULT_LIFETIME, Duration::from_secs);
     let interval =

@@ -10,7 +10,7 @@ const PERCENT_DEPTH: usize = 3;
 
 /// The longest run of backslashes that belongs to one escape. JSON in JSON in JSON has seven before a quote, and
 /// eight for each backslash of the text.
-const BACKSLASHES: usize = 64;
+pub(super) const BACKSLASHES: usize = 64;
 
 /// The longest gap of white space and line numbers between two lines of one word, in bytes.
 const GAP_BYTES: usize = 64;
@@ -25,6 +25,8 @@ pub(super) struct Decodings {
     count: usize,
     /// Whether the text ends within an escape, which may continue with anything.
     pub(super) is_incomplete: bool,
+    /// How many bytes of the text were examined, beside a few.
+    pub(super) examined: usize,
 }
 
 /// The meaning of the next `text_length` bytes of the text.
@@ -97,9 +99,11 @@ fn percent(text: &[u8], decodings: &mut Decodings) {
 
 fn backslash(text: &[u8], decodings: &mut Decodings) {
     let Some((run, character)) = escaped(text) else {
+        decodings.examined += BACKSLASHES;
         decodings.is_incomplete |= text.len() <= BACKSLASHES && text.iter().all(|byte| *byte == b'\\');
         return;
     };
+    decodings.examined += run;
     let after = &text[run + 1..];
     // An escaped character stands for itself, like `/` and `"`. After an escaped backslash, any character does.
     decodings.add(run + 1, &[character]);
@@ -130,9 +134,11 @@ fn unicode(unit: u32, text_length: usize, after: &[u8], decodings: &mut Decoding
         return decodings.add(text_length, character.encode_utf8(&mut bytes).as_bytes());
     }
     let Some((run, character)) = escaped(after) else {
-        decodings.is_incomplete |= after.iter().all(|byte| *byte == b'\\');
+        decodings.examined += BACKSLASHES;
+        decodings.is_incomplete |= after.len() <= BACKSLASHES && after.iter().all(|byte| *byte == b'\\');
         return;
     };
+    decodings.examined += run;
     match (character, hex(&after[run + 1..], 4)) {
         (b'u', Some(Some(low))) => {
             let pair = char::decode_utf16([unit as u16, low as u16]).next();
@@ -179,20 +185,25 @@ pub(super) fn line_gap(text: &[u8]) -> Decodings {
             _ => break,
         };
         if end > GAP_BYTES {
-            return Decodings::default();
+            return Decodings { examined: decodings.examined + end, ..Decodings::default() };
         }
     }
+    decodings.examined += end;
     decodings.add(end, b"");
     let rest = &text[end..];
     let digits = rest.iter().take(GAP_BYTES).take_while(|byte| byte.is_ascii_digit()).count();
+    decodings.examined += digits;
     match (digits, rest.get(digits)) {
         (0, _) => {}
         (_, Some(b'\t')) => decodings.add(end + digits + 1, b""),
-        (_, Some(b'\\')) => match escaped(&rest[digits..]) {
-            Some((run, b't')) => decodings.add(end + digits + run + 1, b""),
-            Some(_) => {}
-            None => decodings.is_incomplete = true,
-        },
+        (_, Some(b'\\')) => {
+            decodings.examined += BACKSLASHES;
+            match escaped(&rest[digits..]) {
+                Some((run, b't')) => decodings.add(end + digits + run + 1, b""),
+                Some(_) => {}
+                None => decodings.is_incomplete = true,
+            }
+        }
         (_, None) => decodings.is_incomplete = true,
         (_, Some(_)) => {}
     }
@@ -209,6 +220,7 @@ fn line_break(text: &[u8], gap: &mut Decodings) -> Option<usize> {
         _ => return None,
     }
     gap.is_incomplete |= decodings.is_incomplete;
+    gap.examined += decodings.examined;
     let is_break = |decoding: &&Decoding| matches!(decoding.bytes(), b"\n" | b"\r");
     decodings.list().iter().find(is_break).map(Decoding::text_length)
 }

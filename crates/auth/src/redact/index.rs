@@ -9,9 +9,10 @@ use std::ops::Range;
 
 use memchr::memchr3;
 
-use super::escape::{decode, is_special};
+use super::escape::{BACKSLASHES, decode, is_special};
 use super::invisible::may_contain_invisible;
 use super::pattern::{Match, Pattern};
+use super::work::Work;
 
 /// How many first bytes of a form are its key.
 const KEY_BYTES: usize = 4;
@@ -20,6 +21,7 @@ const KEY_BYTES: usize = 4;
 const FILTER_BITS: usize = 1 << 16;
 
 /// The index.
+#[derive(Clone)]
 pub(super) struct Index {
     /// Each form with the number of its secret.
     forms: Vec<(u64, Pattern)>,
@@ -40,6 +42,9 @@ pub(super) struct Scan {
     pub(super) secrets: Vec<Range<usize>>,
     /// The start of the first secret that may continue after the end of the text.
     pub(super) incomplete_at: Option<usize>,
+    /// The work for this text, for the test that it is linear.
+    #[cfg(test)]
+    pub(super) spent: usize,
 }
 
 impl Default for Index {
@@ -63,6 +68,11 @@ impl Index {
     pub(super) fn remove(&mut self, secret: u64) {
         self.forms.retain(|(of, _)| *of != secret);
         self.rebuild();
+    }
+
+    /// Whether there are no secrets.
+    pub(super) fn is_empty(&self) -> bool {
+        self.forms.is_empty()
     }
 
     fn rebuild(&mut self) {
@@ -89,14 +99,28 @@ impl Index {
         *self = Self { forms, ..index };
     }
 
-    /// Finds the secrets in `text`.
+    /// Finds the secrets in `text`. If the text is too much work, everything from there on counts as one secret, because
+    /// a secret may be at any place in it.
     pub(super) fn scan(&self, text: &[u8]) -> Scan {
         let mut scan = Scan::default();
         if self.forms.is_empty() {
             return scan;
         }
+        let mut work = Work::new(text.len());
+        if let Err(Abandoned { position }) = self.scan_within(text, &mut work, &mut scan) {
+            scan.add(position, Match { end: Some(text.len()), is_incomplete: true, ..Match::default() });
+        }
+        #[cfg(test)]
+        {
+            scan.spent = work.spent;
+        }
+        scan
+    }
+
+    fn scan_within(&self, text: &[u8], work: &mut Work, scan: &mut Scan) -> Result<(), Abandoned> {
         let mut position = 0;
         let is_plain = !may_contain_invisible(text);
+        let mut backslashes_end = 0;
         while position < text.len() {
             let special = match is_plain {
                 true => memchr3(b'\\', b'%', b'\n', &text[position..]),
@@ -106,7 +130,7 @@ impl Index {
             for (at, lead) in (position..).zip(text[position..special].windows(KEY_BYTES)) {
                 let key = u32::from_be_bytes([lead[0], lead[1], lead[2], lead[3]]);
                 if self.may_have(key) {
-                    scan.add(at, self.match_key(text, at, key));
+                    scan.add(at, self.match_key(text, at, key, work)?);
                 }
             }
             // The last positions before `special` have no complete key. There is one more of them than a key has
@@ -114,12 +138,25 @@ impl Index {
             let near = special.saturating_sub(KEY_BYTES).max(position);
             position = (special + 1).min(text.len());
             for at in near..position {
-                if self.can_start[usize::from(text[at])] {
-                    scan.add(at, self.match_escaped(text, at));
+                let is_repeated =
+                    text[at] == b'\\' && self.is_repeated_backslash(text, at, &mut backslashes_end);
+                if self.can_start[usize::from(text[at])] && !is_repeated {
+                    scan.add(at, self.match_escaped(text, at, work)?);
                 }
             }
         }
-        scan
+        Ok(())
+    }
+
+    /// Whether a form that starts with the backslash at `position` starts with an earlier backslash of the same run too.
+    /// `end` is the end of the last run. Without this, a run would be read once for each of its backslashes.
+    fn is_repeated_backslash(&self, text: &[u8], position: usize, end: &mut usize) -> bool {
+        if position >= *end {
+            *end = position + text[position..].iter().take_while(|byte| **byte == b'\\').count();
+            return false;
+        }
+        // Only the last backslashes of a long run belong to an escape.
+        *end - position != BACKSLASHES && self.by_first_byte[usize::from(b'\\')].is_empty()
     }
 
     /// Whether a form may have this key.
@@ -129,35 +166,56 @@ impl Index {
     }
 
     /// Matches the forms with this key at a position whose first bytes are unescaped.
-    fn match_key(&self, text: &[u8], position: usize, key: u32) -> Match {
-        let mut found = Match::default();
+    fn match_key(&self, text: &[u8], position: usize, key: u32, work: &mut Work) -> Result<Match, Abandoned> {
         let first = self.keys.partition_point(|(known, _)| *known < key);
         let known = self.keys[first..].iter().take_while(|(known, _)| *known == key);
-        known.for_each(|(_, form)| found.add(self.forms[*form].1.match_at(text, position)));
-        found
+        self.match_forms(known.map(|(_, form)| *form), text, position, work)
     }
 
     /// Matches the forms at a position near an escape or the end of the text.
-    fn match_escaped(&self, text: &[u8], position: usize) -> Match {
-        let mut found = Match::default();
+    fn match_escaped(&self, text: &[u8], position: usize, work: &mut Work) -> Result<Match, Abandoned> {
         let byte = text[position];
         if !matches!(byte, b'\\' | b'%' | b'+') {
             // If the second byte is not special, it must equal the second byte of the form.
             let second = text.get(position + 1).filter(|second| !is_special(**second) && **second != b'+');
             let forms = self.by_first_byte[usize::from(byte)].iter();
             let forms = forms.filter(|(known, _)| second.is_none_or(|second| second == known));
-            forms.for_each(|(_, form)| found.add(self.forms[*form].1.match_at(text, position)));
-            return found;
+            return self.match_forms(forms.map(|(_, form)| *form), text, position, work);
         }
-        let mut add = |first: u8| {
-            let forms = self.by_first_byte[usize::from(first)].iter();
-            forms.for_each(|(_, form)| found.add(self.forms[*form].1.match_at(text, position)));
-        };
         let decodings = decode(&text[position..]);
-        decodings.list().iter().filter_map(|one| one.bytes().first()).for_each(|first| add(*first));
-        found.is_incomplete |= decodings.is_incomplete;
-        found
+        work.begin();
+        if !work.spend(decodings.examined) {
+            return Err(Abandoned { position });
+        }
+        let mut found = Match { is_incomplete: decodings.is_incomplete, ..Match::default() };
+        for first in decodings.list().iter().filter_map(|one| one.bytes().first()) {
+            let forms = self.by_first_byte[usize::from(*first)].iter();
+            found.add(self.match_forms(forms.map(|(_, form)| *form), text, position, work)?);
+        }
+        Ok(found)
     }
+
+    fn match_forms(
+        &self,
+        forms: impl Iterator<Item = usize>,
+        text: &[u8],
+        position: usize,
+        work: &mut Work,
+    ) -> Result<Match, Abandoned> {
+        let mut found = Match::default();
+        for form in forms {
+            found.add(self.forms[form].1.match_at(text, position, work));
+            if found.is_abandoned {
+                return Err(Abandoned { position });
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The text from `position` on is too much work.
+struct Abandoned {
+    position: usize,
 }
 
 impl Scan {

@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::escape::{Decodings, decode, is_special, line_gap};
 use super::invisible::{Display, InvisiblePrefix, MAX_INVISIBLE_BYTES, invisible_prefix, may_be_invisible};
+use super::work::Work;
 
 /// The shortest base64 form. Text contains shorter ones by coincidence.
 const MIN_BASE64_CHARS: usize = 10;
@@ -23,6 +24,7 @@ enum Kind {
 }
 
 /// A form of a secret.
+#[derive(Clone)]
 pub(super) struct Pattern {
     kind: Kind,
     bytes: Zeroizing<Vec<u8>>,
@@ -35,12 +37,15 @@ pub(super) struct Match {
     pub(super) end: Option<usize>,
     /// Whether the text ends within a form that starts here.
     pub(super) is_incomplete: bool,
+    /// Whether the comparison ended because the text is too much work. A form may start here.
+    pub(super) is_abandoned: bool,
 }
 
 impl Match {
     pub(super) fn add(&mut self, other: Self) {
         self.end = self.end.max(other.end);
         self.is_incomplete |= other.is_incomplete;
+        self.is_abandoned |= other.is_abandoned;
     }
 }
 
@@ -86,23 +91,33 @@ impl Pattern {
     }
 
     /// Matches this form at `position`, with or without escapes.
-    pub(super) fn match_at(&self, text: &[u8], position: usize) -> Match {
+    pub(super) fn match_at(&self, text: &[u8], position: usize, work: &mut Work) -> Match {
         let mut found = Match::default();
         let mut backtracks = MAX_BACKTRACKS;
-        self.compare(text, position, 0, &mut backtracks, &mut found);
+        work.begin();
+        self.compare(text, (position, 0), work, &mut backtracks, &mut found);
         found
     }
 
-    /// Compares the text from `position` on with the form's bytes from `matched` on.
+    /// Compares the text with the form's bytes, from a position in the text and a position in the form on.
     fn compare(
         &self,
         text: &[u8],
-        mut position: usize,
-        mut matched: usize,
+        (mut position, mut matched): (usize, usize),
+        work: &mut Work,
         backtracks: &mut usize,
         found: &mut Match,
     ) {
         loop {
+            let same = text[position..].iter().zip(&self.bytes[matched..]);
+            let is_same = |(byte, expected): &(&u8, &u8)| byte == expected && !is_special(**byte);
+            let same = same.take(work.available()).take_while(is_same).count();
+            position += same;
+            matched += same;
+            if !work.spend(same + 1) {
+                found.is_abandoned = true;
+                return;
+            }
             let Some(expected) = self.bytes.get(matched) else {
                 found.end = found.end.max(Some(position));
                 return;
@@ -111,16 +126,15 @@ impl Pattern {
                 found.is_incomplete = true;
                 return;
             };
-            if byte == expected && !is_special(*byte) {
-                position += 1;
-                matched += 1;
-                continue;
-            }
             // The usual case: no match.
             if byte != expected && !is_special(*byte) && *byte != b'+' {
                 return;
             }
             let decodings = self.decodings(&text[position..], matched);
+            if !work.spend(decodings.examined) {
+                found.is_abandoned = true;
+                return;
+            }
             found.is_incomplete |= decodings.is_incomplete;
             let rest = &self.bytes[matched..];
             let mut matching = decodings.list().iter().filter(|decoding| rest.starts_with(decoding.bytes()));
@@ -130,8 +144,11 @@ impl Pattern {
                     return;
                 }
                 *backtracks -= 1;
-                let (end, bytes) = (position + decoding.text_length(), matched + decoding.bytes().len());
-                self.compare(text, end, bytes, backtracks, found);
+                let after = (position + decoding.text_length(), matched + decoding.bytes().len());
+                self.compare(text, after, work, backtracks, found);
+                if found.is_abandoned {
+                    return;
+                }
                 decoding = next;
             }
             position += decoding.text_length();
@@ -150,12 +167,19 @@ impl Pattern {
     /// Adds decodings that skip invisible characters.
     fn add_invisible(&self, text: &[u8], matched: usize, decodings: &mut Decodings) {
         let mut skip = |display| match invisible_prefix(text, display, MAX_INVISIBLE_BYTES) {
-            InvisiblePrefix::Bytes(length) => Some(length).filter(|length| *length > 0),
+            InvisiblePrefix::Bytes(length) => {
+                decodings.examined += length;
+                Some(length).filter(|length| *length > 0)
+            }
             InvisiblePrefix::Incomplete => {
+                decodings.examined += text.len();
                 decodings.is_incomplete = true;
                 None
             }
-            InvisiblePrefix::TooLong => None,
+            InvisiblePrefix::TooLong => {
+                decodings.examined += MAX_INVISIBLE_BYTES;
+                None
+            }
         };
         let (page, terminal) = (skip(Display::Page), skip(Display::Terminal));
         // The character after an escape is hardly ever the next one of the secret. Adding it every time would use up
@@ -175,7 +199,7 @@ impl Pattern {
                 // Of the digits of a word, only these may be escaped.
                 let may_be_escaped = matches!(self.bytes[matched], b'+' | b'/');
                 match gap.list() {
-                    [] if may_be_escaped => decode(text).or_incomplete(gap.is_incomplete),
+                    [] if may_be_escaped => decode(text).after(&gap),
                     _ => gap,
                 }
             }
@@ -185,8 +209,10 @@ impl Pattern {
 }
 
 impl Decodings {
-    fn or_incomplete(mut self, is_incomplete: bool) -> Self {
-        self.is_incomplete |= is_incomplete;
+    /// These decodings, after another attempt that found none.
+    fn after(mut self, attempt: &Self) -> Self {
+        self.is_incomplete |= attempt.is_incomplete;
+        self.examined += attempt.examined;
         self
     }
 }

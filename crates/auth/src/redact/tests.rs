@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod encodings;
+mod work;
 
 fn redactor_with(secret: &str) -> Redactor {
     let redactor = Redactor::new();

@@ -1,7 +1,7 @@
 //! Hostile or broken providers: only the login fails, and no secret leaks.
 
 use super::*;
-use crate::{LOCK_WAIT, LoginFlow, RESPONSE_BYTES, SecretName};
+use crate::{LOCK_WAIT, LoginFlow, MAX_TOKEN_BYTES, RESPONSE_BYTES, SecretName};
 
 const DEVICE_FLOW: LoginPreference = LoginPreference::Only(LoginFlow::Device);
 
@@ -44,6 +44,48 @@ async fn an_unreachable_provider_is_reported() {
     let provider = FakeProvider { address: format!("http://{gone}"), requests: Arc::default() };
     let text = failure(&Fixture::new(provider.draft()).log_in(DEVICE_FLOW).await).to_string();
     assert!(text.contains("refused"), "{text}");
+}
+
+/// The error of a login to a provider that grants `token`, and the text of the stored login.
+async fn granted_token(token: String) -> (Option<String>, bool) {
+    let provider = FakeProvider::new(move |request, _| match request.path.as_str() {
+        "/device" => Reply::Json(
+            200,
+            json!({"device_code": "d", "user_code": "u", "verification_uri": "https://x.org", "expires_in": 60}),
+        ),
+        _ => Reply::Json(200, json!({"access_token": token, "token_type": "Bearer", "expires_in": 3600})),
+    })
+    .await;
+    let fixture = Fixture::new(provider.draft());
+    let progress = fixture.log_in(DEVICE_FLOW).await;
+    let is_stored = fixture.folder.path().join("secrets/login-x").exists();
+    match progress.last() {
+        Some(LoginProgress::Completed(_)) => (None, is_stored),
+        _ => (Some(failure(&progress).to_string()), is_stored),
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_no_server_would_take_is_not_stored() {
+    assert_eq!(granted_token("x".repeat(MAX_TOKEN_BYTES)).await, (None, true));
+    let (error, is_stored) = granted_token("x".repeat(MAX_TOKEN_BYTES + 1)).await;
+    assert!(error.is_some_and(|text| text.contains("more than 16384 bytes")) && !is_stored);
+    for odd in ["token\nof two lines", "token-\u{e9}", "token\u{1b}[m"] {
+        let (error, is_stored) = granted_token(odd.to_owned()).await;
+        assert!(error.is_some_and(|text| text.contains("OAuth does not allow")) && !is_stored, "{odd:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_device_code_without_end_is_refused() {
+    let text = error_text(|_, _| {
+        let code = "d".repeat(MAX_TOKEN_BYTES + 1);
+        let answer =
+            json!({"device_code": code, "user_code": "u", "verification_uri": "https://x.org", "expires_in": 60});
+        Reply::Json(200, answer)
+    })
+    .await;
+    assert!(text.contains("more than 16384 bytes"), "{text}");
 }
 
 #[tokio::test]

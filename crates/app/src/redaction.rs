@@ -1,8 +1,8 @@
 //! Removes the secrets of a state folder from all text that is recorded, shown or logged: keys and logins of providers,
 //! and the tokens and one-time codes of clients.
 //!
-//! These are two groups of one redactor. A group drops its oldest secret when it is full, so tokens have a group of their
-//! own: rotating the token often must not make the redactor forget a key.
+//! These are groups of one redactor. A group drops its oldest secret when it is full, so tokens of clients have a group of
+//! their own, and so does each login: rotating a token often must not make the redactor forget a key.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -43,10 +43,10 @@ pub use provider::{
     MAX_NAME_CHARS, ProviderConfigError, ProviderDraft,
 };
 pub use redact::{
-    MAX_FORMS, MAX_INVISIBLE_BYTES, MAX_REDACTED, MIN_REDACTED_BYTES, REDACTED, Redactor, WORK_PER_BYTE,
-    WORK_PER_TEXT,
+    MAX_FORMS, MAX_INVISIBLE_BYTES, MAX_LOGIN_SECRETS, MAX_REDACTED, MIN_REDACTED_BYTES, REDACTED, Redactor,
+    WORK_PER_BYTE, WORK_PER_TEXT,
 };
-pub use refresh::REFRESH_MARGIN;
+pub use refresh::{MIN_RENEWAL_INTERVAL, REFRESH_MARGIN};
 pub use secret::Secret;
 pub use store::{
     KEYRING_RETRY_WAIT, KEYRING_WAIT, LOCK_WAIT, SECRET_BYTES, SecretName, SecretStore, SecretStoreError,

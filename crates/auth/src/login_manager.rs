@@ -45,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) renewal_locks: BTreeMap<String, Mutex<()>>,
     store: SecretStore,
     pub(crate) redactor: Redactor,
+    /// One redactor per provider, with a group of its own, so that new tokens displace only older tokens of that login.
+    login_redactors: BTreeMap<String, Redactor>,
     pub(crate) http: Arc<Http>,
     pub(crate) time: Time,
     admits_peer: AdmitsPeer,
@@ -122,6 +124,11 @@ impl LoginManager {
                 .iter()
                 .map(|provider| (provider.name.clone(), Mutex::new(())))
                 .collect(),
+            login_redactors: deps
+                .providers
+                .iter()
+                .map(|provider| (provider.name.clone(), deps.redactor.new_login_group()))
+                .collect(),
             providers: deps.providers.into_iter().map(|it| (it.name.clone(), Arc::new(it))).collect(),
             store: deps.store,
             redactor: deps.redactor,
@@ -150,7 +157,7 @@ impl LoginManager {
         let deps = FlowDeps {
             provider: Arc::clone(&provider),
             http: Arc::clone(&inner.http),
-            redactor: inner.redactor.clone(),
+            redactor: inner.redactor(&provider.name).clone(),
             time: inner.time.clone(),
             admits_peer: Arc::clone(&inner.admits_peer),
         };
@@ -188,6 +195,11 @@ impl Inner {
         self.providers.get(name).cloned()
     }
 
+    /// The redactor that learns the secrets of the login to a provider.
+    pub(crate) fn redactor(&self, provider: &str) -> &Redactor {
+        self.login_redactors.get(provider).unwrap_or(&self.redactor)
+    }
+
     /// Runs `work` on a blocking thread.
     pub(crate) async fn with_store<T: Send + 'static>(
         &self,
@@ -221,9 +233,8 @@ impl Inner {
         };
         let provider = || name.provider().unwrap_or(name.as_str()).to_owned();
         let login = Login::parse(&text).ok_or_else(|| SecretStoreError::Corrupt { name: provider() })?;
-        for secret in [&login.access, &login.refresh].into_iter().flatten() {
-            self.redactor.learn(secret);
-        }
+        let redactor = self.redactor(&provider());
+        [&login.access, &login.refresh].into_iter().flatten().for_each(|secret| redactor.learn(secret));
         Ok(Some(login))
     }
 

@@ -35,6 +35,10 @@ pub const MIN_REDACTED_BYTES: usize = 8;
 /// How many secrets one group holds. When a group is full, the secret that was learned longest ago is dropped.
 pub const MAX_REDACTED: usize = 256;
 
+/// How many secrets the group of one login holds: the tokens of the last eight renewals, with up to three tokens each. A
+/// provider grants as many tokens as it likes, so they must not displace other secrets.
+pub const MAX_LOGIN_SECRETS: usize = 24;
+
 /// The maximum number of forms of a secret: plain, lower and upper case hexadecimal, and base64 of the plain and of
 /// the percent-encoded text, each in two alphabets at three offsets.
 pub const MAX_FORMS: usize = 15;
@@ -43,11 +47,19 @@ pub const MAX_FORMS: usize = 15;
 ///
 /// Secrets belong to groups, and each group has its own limit. All groups are searched at once, so that
 /// [`redact_prefix`](Self::redact_prefix) never cuts through a secret of any group.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Redactor {
     known: Arc<RwLock<KnownSecrets>>,
     /// The group of the secrets that this clone learns.
     group: u64,
+    /// How many secrets the group holds.
+    max_secrets: usize,
+}
+
+impl Default for Redactor {
+    fn default() -> Self {
+        Self { known: Arc::default(), group: 0, max_secrets: MAX_REDACTED }
+    }
 }
 
 #[derive(Default)]
@@ -75,9 +87,18 @@ impl Redactor {
     /// A redactor that shares the known secrets and learns into a new group, so that its secrets never displace those
     /// of other groups.
     pub fn new_group(&self) -> Self {
+        self.new_group_of(MAX_REDACTED)
+    }
+
+    /// Like [`new_group`](Self::new_group), for the secrets of one login.
+    pub(crate) fn new_login_group(&self) -> Self {
+        self.new_group_of(MAX_LOGIN_SECRETS)
+    }
+
+    fn new_group_of(&self, max_secrets: usize) -> Self {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.last_group += 1;
-        Self { known: Arc::clone(&self.known), group: known.last_group }
+        Self { known: Arc::clone(&self.known), group: known.last_group, max_secrets }
     }
 
     /// Adds `secret` to the known ones. Learning a known secret again makes it the newest of its group.
@@ -94,7 +115,7 @@ impl Redactor {
             known.secrets.push(again);
             return;
         }
-        if known.secrets.iter().filter(|secret| is_ours(secret)).count() == MAX_REDACTED
+        if known.secrets.iter().filter(|secret| is_ours(secret)).count() == self.max_secrets
             && let Some(oldest) = known.secrets.iter().position(is_ours)
         {
             let dropped = known.secrets.remove(oldest);

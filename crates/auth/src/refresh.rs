@@ -15,6 +15,10 @@ use crate::{AccessError, LoginManager, LoginProvider, Secret, SecretStoreError};
 /// after half of its lifetime.
 pub const REFRESH_MARGIN: Duration = Duration::from_secs(120);
 
+/// How long a new token is used, whatever lifetime the provider gives it, unless the provider refuses it. Otherwise a
+/// provider that grants tokens for no time would be asked before each request.
+pub const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(30);
+
 impl LoginManager {
     /// A valid access token. Renews it if it is about to expire.
     pub async fn access_token(&self, provider: &str) -> Result<Secret, AccessError> {
@@ -90,7 +94,7 @@ impl Inner {
         if let Some(fix) = &provider.missing_secret {
             return fallback.ok_or_else(|| AccessError::Local(fix.clone()));
         }
-        match renew(&self.http, provider, &self.redactor, &refresh_token).await {
+        match renew(&self.http, provider, self.redactor(&provider.name), &refresh_token).await {
             Ok(granted) => {
                 let token = granted.access.clone();
                 let login = granted.into_login(self.time.now(), Some(login));
@@ -121,6 +125,11 @@ impl Inner {
 
 fn action(login: &Login, token: Secret, refused: Option<&Secret>, now: Timestamp) -> Action {
     let is_refused = refused == Some(&token);
+    // If the clock was set back, the login seems to be of the future and is not new.
+    let is_new = (login.obtained_at..later(login.obtained_at, MIN_RENEWAL_INTERVAL)).contains(&now);
+    if is_new && !is_refused {
+        return Action::Use(token);
+    }
     let is_expired = login.expires_at.is_some_and(|at| at <= now);
     let is_due = login.expires_at.is_some_and(|at| at <= later(now, margin(login, at)));
     let usable = Some(token).filter(|_| !is_refused && !is_expired);
@@ -176,6 +185,19 @@ mod tests {
     fn a_short_lived_token_is_renewed_after_half_its_lifetime() {
         assert_eq!(action_name(Some(60), true, 29, None), "use");
         assert_eq!(action_name(Some(60), true, 30, None), "renew with fallback");
+    }
+
+    #[test]
+    fn a_new_token_is_used_for_a_while_even_if_the_provider_gave_it_no_time() {
+        let interval = i64::try_from(MIN_RENEWAL_INTERVAL.as_secs()).unwrap();
+        for refresh in [true, false] {
+            assert_eq!(action_name(Some(0), refresh, 0, None), "use");
+            assert_eq!(action_name(Some(0), refresh, interval - 1, None), "use");
+        }
+        assert_eq!(action_name(Some(0), true, interval, None), "renew");
+        assert_eq!(action_name(Some(0), false, interval, None), "end");
+        assert_eq!(action_name(Some(0), true, 0, Some("a")), "renew", "the provider refused it");
+        assert_eq!(action_name(Some(-9), true, -1, None), "renew", "the clock was set back");
     }
 
     #[test]

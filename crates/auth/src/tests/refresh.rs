@@ -3,7 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
-use crate::{AccessError, LoginFlow, LoginState, REFRESH_MARGIN, Secret};
+use crate::{
+    AccessError, LoginFlow, LoginState, MAX_LOGIN_SECRETS, MAX_REDACTED, MIN_RENEWAL_INTERVAL, REDACTED,
+    REFRESH_MARGIN, Secret,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -55,6 +58,51 @@ async fn a_renewal_without_a_new_refresh_token_keeps_the_old_one() {
         assert_eq!(fixture.logins.access_token("x").await.unwrap().expose(), "second");
     }
     assert_eq!(renewals(&provider), ["refresh-token-0", "refresh-token-0"]);
+}
+
+/// A provider that grants other tokens each time, for no time at all.
+fn granted_for_no_time(number: usize) -> Reply {
+    let [access, refresh, id] =
+        ["access", "refresh", "id"].map(|kind| format!("{kind}-token-number-{number}."));
+    Reply::Json(
+        200,
+        json!({"access_token": access, "refresh_token": refresh, "id_token": id, "token_type": "bearer", "expires_in": 0}),
+    )
+}
+
+#[tokio::test]
+async fn a_login_is_not_renewed_before_each_request() {
+    let (provider, fixture) = logged_in(granted_for_no_time).await;
+    fixture.time.advance(HOUR);
+    let mut token = fixture.logins.access_token("x").await.unwrap();
+    for _ in 0..50 {
+        assert_eq!(fixture.logins.access_token("x").await.unwrap(), token);
+    }
+    assert_eq!(renewals(&provider).len(), 1);
+    fixture.time.advance(MIN_RENEWAL_INTERVAL);
+    token = fixture.logins.access_token("x").await.unwrap();
+    assert_eq!(token.expose(), "access-token-number-2.");
+    // A token that the provider refuses is replaced at once.
+    let replacement = fixture.logins.replacement_token("x", &token).await.unwrap();
+    assert_eq!((replacement.expose(), renewals(&provider).len()), ("access-token-number-3.", 3));
+}
+
+#[tokio::test]
+async fn new_tokens_displace_only_older_tokens_of_their_login() {
+    let (_provider, fixture) = logged_in(granted_for_no_time).await;
+    fixture.redactor.learn(&Secret::new("sk-key-of-another-provider"));
+    let mut token = fixture.logins.access_token("x").await.unwrap();
+    for _ in 0..MAX_REDACTED {
+        token = fixture.logins.replacement_token("x", &token).await.unwrap();
+    }
+    let shown = |text: &str| fixture.redactor.redact(text).into_owned();
+    assert_eq!(shown("sk-key-of-another-provider"), REDACTED);
+    for number in MAX_REDACTED - 5..=MAX_REDACTED {
+        assert_eq!(shown(&format!("access-token-number-{number}.")), REDACTED);
+        assert_eq!(shown(&format!("refresh-token-number-{number}.")), REDACTED);
+    }
+    let oldest = format!("access-token-number-{}.", MAX_REDACTED - MAX_LOGIN_SECRETS);
+    assert_eq!(shown(&oldest), oldest);
 }
 
 #[tokio::test]

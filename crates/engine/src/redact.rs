@@ -3,7 +3,9 @@
 //! The program that creates the registry provides the [`Redact`] that knows the secrets. Input of users is not
 //! changed.
 
-use parlor_tools::{Redact, clean};
+use std::sync::Arc;
+
+use parlor_tools::{REDACT_SLICE_BYTES, Redact, clean};
 use parlor_vocab::{Failure, MessageEvent, RunEnding, RunEvent, StepEvent, SubagentEvent, ToolEvent};
 
 /// The mark that other code leaves where it cut a text. It does not know the secrets, so it may cut one in half.
@@ -25,6 +27,41 @@ pub(crate) fn clean_excerpt(redact: &dyn Redact, text: String) -> String {
 /// Removes secrets from the message of a failure.
 pub(crate) fn clean_failure(redact: &dyn Redact, failure: Failure) -> Failure {
     Failure { message: clean_excerpt(redact, failure.message), ..failure }
+}
+
+/// Removes secrets from the texts of events. Long texts do not occupy an async thread. `None` if the program is ending.
+pub(crate) async fn clean_events(redact: &Arc<dyn Redact>, events: Vec<RunEvent>) -> Option<Vec<RunEvent>> {
+    let is_long = events.iter().map(text_bytes).sum::<usize>() > REDACT_SLICE_BYTES;
+    let redact = Arc::clone(redact);
+    let work = move || events.into_iter().map(|event| clean_event(&*redact, event)).collect();
+    if is_long { tokio::task::spawn_blocking(work).await.ok() } else { Some(work()) }
+}
+
+/// The length of the texts of an event that may be long.
+fn text_bytes(event: &RunEvent) -> usize {
+    match event {
+        RunEvent::Message(MessageEvent::Completed { text, .. })
+        | RunEvent::Step(StepEvent::Reasoned { text, .. }) => text.len(),
+        RunEvent::Tool(ToolEvent::Called { tool, input, .. }) => tool.len() + input.len(),
+        RunEvent::Tool(ToolEvent::Completed { output, .. }) => output.len(),
+        RunEvent::Tool(ToolEvent::Failed { failure, .. })
+        | RunEvent::Step(StepEvent::Failed { failure, .. })
+        | RunEvent::Subagent(SubagentEvent::Done { result: Err(failure), .. })
+        | RunEvent::ErrorRaised { failure, .. }
+        | RunEvent::Ended { ending: RunEnding::Failed(failure), .. } => failure.message.len(),
+        RunEvent::Subagent(SubagentEvent::Started { name, task, .. }) => name.len() + task.len(),
+        RunEvent::Subagent(SubagentEvent::Done { result: Ok(text), .. }) => text.len(),
+        RunEvent::Subagent(SubagentEvent::Updated { status, .. }) => status.len(),
+        RunEvent::Step(StepEvent::Started { title, .. }) => title.len(),
+        RunEvent::Step(StepEvent::Updated { headline, .. }) => headline.len(),
+        RunEvent::Step(StepEvent::Completed { summary, .. }) => summary.len(),
+        RunEvent::Tool(ToolEvent::Progressed { message, .. }) => message.len(),
+        RunEvent::Started { .. }
+        | RunEvent::Steered { .. }
+        | RunEvent::Message(MessageEvent::Started { .. })
+        | RunEvent::UsageAdded { .. }
+        | RunEvent::Ended { .. } => 0,
+    }
 }
 
 /// Removes secrets from the texts of an event that agents, tools and providers wrote.
@@ -110,6 +147,35 @@ mod tests {
 
         fn contains_secret(&self, bytes: &[u8]) -> bool {
             bytes.windows(self.0.len()).any(|part| part == self.0.as_bytes())
+        }
+    }
+
+    #[tokio::test]
+    async fn long_events_are_redacted_on_another_thread() {
+        /// Replaces each text by the name of the thread.
+        struct ThreadName;
+
+        impl Redact for ThreadName {
+            fn redact<'t>(&self, _: &'t str) -> Cow<'t, str> {
+                Cow::Owned(format!("{:?}", std::thread::current().id()))
+            }
+
+            fn redact_prefix<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
+                (self.redact(text), 0)
+            }
+
+            fn contains_secret(&self, _: &[u8]) -> bool {
+                false
+            }
+        }
+
+        let (redact, here) = (Arc::new(ThreadName) as Arc<dyn Redact>, ThreadName.redact("").into_owned());
+        for (length, is_here) in [(REDACT_SLICE_BYTES, true), (REDACT_SLICE_BYTES + 1, false)] {
+            let step = parlor_vocab::StepId::parse("step").unwrap();
+            let event = RunEvent::Step(StepEvent::Reasoned { step, text: "x".repeat(length) });
+            let events = clean_events(&redact, vec![event]).await.unwrap();
+            let [RunEvent::Step(StepEvent::Reasoned { text, .. })] = events.as_slice() else { panic!() };
+            assert_eq!(*text == here, is_here, "{length}");
         }
     }
 

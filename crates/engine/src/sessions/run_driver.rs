@@ -15,7 +15,7 @@ use parlor_model::provider::ToolSpec;
 use parlor_model::{
     Agent, AgentContext, SpentSoFar, SubagentResult, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError,
 };
-use parlor_tools::{Redact, StreamRedactor, ToolContext, catch_panic, clean};
+use parlor_tools::{Redact, StreamRedactor, ToolContext, catch_panic, clean, clean_long};
 use parlor_vocab::{
     AgentId, Failure, FailureCode, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent,
     StepId, StopCause, StreamKind, SubagentEvent, Timestamp, Usage, UserInput,
@@ -29,7 +29,7 @@ use super::SessionDeps;
 use super::daily_spend::spent_today;
 use super::handle::ActorMessage;
 use super::history_loader::HistorySource;
-use crate::redact::{clean_event, clean_excerpt, clean_failure};
+use crate::redact::{clean_events, clean_excerpt, clean_failure};
 use crate::session::{FinishedRun, RunOutcome};
 use crate::sessions::live::LiveSession;
 use crate::step_titles::writing_step;
@@ -163,7 +163,7 @@ impl RunDriver {
             // A placeholder: the actor knows the cause and replaces it.
             Err(TurnError::Stopped) => RunOutcome::Stopped(StopCause::Client { reason: String::new() }),
         };
-        let finished = self.finish(outcome);
+        let finished = self.finish(outcome).await;
         let (actor, live) = (self.actor.clone(), Arc::clone(&self.live));
         let streams = [
             finished.open_message.as_ref().map(|(message, _)| StreamKind::Message(message.clone())),
@@ -190,23 +190,25 @@ impl RunDriver {
     }
 
     /// Closes the streams of call inputs, and collects what the actor needs for the end of the run.
-    fn finish(&mut self, outcome: RunOutcome) -> FinishedRun {
+    async fn finish(&mut self, outcome: RunOutcome) -> FinishedRun {
         self.call_inputs.close_all(&self.live);
         // A run that broke off may have done so within a secret, so the text that the redactors hold back is dropped.
         if outcome == RunOutcome::Completed {
             self.flush_message();
             self.flush_reasoning();
         }
-        let clean = |text: String| clean(&*self.redact, text);
-        let open_reasoning = self
-            .reasoning
-            .take()
-            .zip(self.step.as_ref())
-            .map(|(text, (step, _))| (step.clone(), clean(text)));
+        let open_reasoning = match self.reasoning.take().zip(self.step.as_ref()) {
+            Some((text, (step, _))) => Some((step.clone(), clean_long(&self.redact, text).await)),
+            None => None,
+        };
+        let open_message = match self.message.take() {
+            Some((message, text)) => Some((message, clean_long(&self.redact, text).await)),
+            None => None,
+        };
         FinishedRun {
             run: self.run.clone(),
             outcome,
-            open_message: self.message.take().map(|(message, text)| (message, clean(text))),
+            open_message,
             open_reasoning,
             last_message: self.last_message.clone(),
             duration_ms: self.since(self.started_at),
@@ -246,7 +248,7 @@ impl RunDriver {
 
     async fn record_for(&self, run: &RunId, events: Vec<RunEvent>) -> Result<(), TurnError> {
         let (reply, answer) = oneshot::channel();
-        let events = events.into_iter().map(|event| clean_event(&*self.redact, event)).collect();
+        let events = clean_events(&self.redact, events).await.ok_or(TurnError::Stopped)?;
         self.actor
             .send(ActorMessage::Record(run.clone(), events, reply))
             .await
@@ -342,10 +344,14 @@ impl AgentContext for RunDriver {
             return Err(TurnError::Stopped);
         }
         if let Some((message, message_text)) = &mut self.message {
-            let text = self.message_redactor.push(text);
-            message_text.push_str(&text);
-            self.last_text.push_str(&text);
-            self.live.push(&StreamKind::Message(message.clone()), &text);
+            let (stream, last_text, live) =
+                (StreamKind::Message(message.clone()), &mut self.last_text, &self.live);
+            let show = |text: &str| {
+                message_text.push_str(text);
+                last_text.push_str(text);
+                live.push(&stream, text);
+            };
+            self.message_redactor.push_in_slices(text, show).await;
         }
         Ok(())
     }
@@ -356,9 +362,13 @@ impl AgentContext for RunDriver {
         if self.reasoning.is_none() {
             self.live.open(&self.run, StreamKind::Reasoning(step.clone()));
         }
-        let text = self.reasoning_redactor.push(text);
-        self.reasoning.get_or_insert_default().push_str(&text);
-        self.live.push(&StreamKind::Reasoning(step), &text);
+        let (stream, reasoning, live) =
+            (StreamKind::Reasoning(step), self.reasoning.get_or_insert_default(), &self.live);
+        let show = |text: &str| {
+            reasoning.push_str(text);
+            live.push(&stream, text);
+        };
+        self.reasoning_redactor.push_in_slices(text, show).await;
         if self.context.cancel.is_cancelled() { Err(TurnError::Stopped) } else { Ok(()) }
     }
 
@@ -366,7 +376,7 @@ impl AgentContext for RunDriver {
         self.ensure_step().await?;
         let tool = clean(&*self.redact, tool.to_owned());
         let piece = InputPiece { run: &self.run, streamed_id, tool, text };
-        self.call_inputs.write(&self.live, piece, &self.redact, || self.deps.ids.next());
+        self.call_inputs.write(&self.live, piece, &self.redact, || self.deps.ids.next()).await;
         if self.context.cancel.is_cancelled() { Err(TurnError::Stopped) } else { Ok(()) }
     }
 

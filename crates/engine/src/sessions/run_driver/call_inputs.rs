@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parlor_model::ToolCall;
-use parlor_tools::{Redact, StreamRedactor, clean};
+use parlor_tools::{Redact, StreamRedactor, clean, clean_long};
 use parlor_vocab::{RunId, StreamKind, ToolCallId, UniqueNumber};
 
 use crate::sessions::live::LiveSession;
@@ -43,7 +43,7 @@ impl CallInput {
 
 impl CallInputs {
     /// Shows a piece. The first piece of a call gives the call an id from the number that `next` returns.
-    pub(super) fn write(
+    pub(super) async fn write(
         &mut self,
         live: &LiveSession,
         piece: InputPiece<'_>,
@@ -70,19 +70,20 @@ impl CallInputs {
             }
         };
         let input = &mut self.0[index];
-        let shown = input.redactor.push(text);
-        live.push(&input.stream(), &shown);
+        let stream = input.stream();
+        input.redactor.push_in_slices(text, |shown| live.push(&stream, shown)).await;
     }
 
     /// The id under which the input of `call` was shown. `None` if it was not shown, if the shown text is not its
     /// beginning, or if another call took the id.
-    pub(super) fn take_id(
+    pub(super) async fn take_id(
         &mut self,
         live: &LiveSession,
         call: &ToolCall,
-        redact: &dyn Redact,
+        redact: &Arc<dyn Redact>,
     ) -> Option<ToolCallId> {
-        let (tool, whole) = (clean(redact, call.tool.clone()), clean(redact, call.input.clone()));
+        let tool = clean(&**redact, call.tool.clone());
+        let whole = clean_long(redact, call.input.clone()).await;
         let mut same =
             self.0.iter_mut().filter(|input| input.streamed_id == call.streamed_id && input.tool == tool);
         let input =
@@ -105,15 +106,15 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_limited_number_of_inputs_is_shown_and_all_are_closed() {
+    #[tokio::test]
+    async fn a_limited_number_of_inputs_is_shown_and_all_are_closed() {
         let (live, redact) = (LiveSession::default(), Arc::new(NoSecrets) as Arc<dyn Redact>);
         let run = RunId::parse("run").unwrap();
         let mut inputs = CallInputs::default();
         for number in 0..2 * MAX_SHOWN_INPUTS {
             let piece =
                 InputPiece { run: &run, streamed_id: &number.to_string(), tool: "x".to_owned(), text: "{" };
-            inputs.write(&live, piece, &redact, || UniqueNumber(number as u128));
+            inputs.write(&live, piece, &redact, || UniqueNumber(number as u128)).await;
         }
         let mut shown = HashMap::new();
         assert_eq!(live.take_new_text(&mut shown, usize::MAX).len(), MAX_SHOWN_INPUTS);

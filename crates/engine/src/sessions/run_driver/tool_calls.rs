@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use parlor_model::provider::Picture;
 use parlor_model::{ToolCall, ToolCallOutput, TurnError};
-use parlor_tools::{NO_OUTPUT, StreamRedactor, ToolContext, catch_panic, clean, progress};
+use parlor_tools::{NO_OUTPUT, StreamRedactor, ToolContext, catch_panic, clean_long, progress};
 use parlor_vocab::{
     ErrorScope, Failure, FailureCode, RunEvent, StepEvent, StepId, StreamKind, ToolCallId, ToolEvent,
     ToolImage, ToolOutput,
@@ -44,7 +44,7 @@ impl RunDriver {
         self.end_step().await?;
         let mut logged_calls = Vec::with_capacity(calls.len());
         for call in calls {
-            let id = self.call_inputs.take_id(&self.live, &call, &*self.redact);
+            let id = self.call_inputs.take_id(&self.live, &call, &self.redact).await;
             let id = id.unwrap_or_else(|| ToolCallId::generate(self.deps.ids.next()));
             logged_calls.push(LoggedCall { call, id, step: self.new_step() });
         }
@@ -192,9 +192,10 @@ impl RunDriver {
         }
         self.live.push(&stream, &redactor.finish());
         // The agent gets the result without secrets too, because it sends what it reads to a provider.
-        result
-            .map(|output| ToolOutput { text: clean(&*self.redact, output.text), ..output })
-            .map_err(|failure| clean_failure(&*self.redact, failure))
+        match result {
+            Ok(output) => Ok(ToolOutput { text: clean_long(&self.redact, output.text).await, ..output }),
+            Err(failure) => Err(clean_failure(&*self.redact, failure)),
+        }
     }
 }
 

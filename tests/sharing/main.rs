@@ -23,6 +23,7 @@ mod senders;
 #[path = "../supr/server.rs"]
 #[allow(dead_code, reason = "these tests use only some of its helpers")]
 mod server;
+mod stopped_owner;
 mod storm_nodes;
 mod supr;
 mod synaps;

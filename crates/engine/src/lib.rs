@@ -24,7 +24,8 @@ pub use sessions::text_bytes::text_bytes;
 pub use sessions::watcher::{MAX_DELTA_BYTES, TEXT_INTERVAL, Watcher};
 pub use sessions::{
     Agents, CACHED_HISTORY_BYTES, Fetch, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, OWNER_WAIT, PARTIAL_TEXT_BYTES,
-    PARTIAL_TEXT_INTERVAL, PeerConnection, PeerError, Peers, SessionDeps, SessionOwner, Sessions,
+    PARTIAL_TEXT_INTERVAL, PEER_REPLY_WAIT, PeerConnection, PeerError, Peers, SessionDeps, SessionOwner,
+    Sessions,
 };
 pub use step_titles::{tool_step, writing_step};
 pub use visible::{is_blank, is_visible, visible};

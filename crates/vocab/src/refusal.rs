@@ -178,6 +178,17 @@ pub enum SessionRefusal {
          the session before you repeat it"
     )]
     OutcomeUnknown(SessionId),
+    /// The process that has the session open got the request and did not reply in time: it is stopped or overloaded.
+    #[error(
+        "{owner}, which has session {session} open, does not reply; it may be stopped (Ctrl-Z), and may carry out the request \
+         when it continues: look at the session before you repeat it"
+    )]
+    OwnerSilent {
+        /// The session that the client asked for.
+        session: SessionId,
+        /// The other process, in words for people.
+        owner: String,
+    },
     /// The code that carried out the request panicked, possibly halfway.
     #[error("an internal error; the log of the server has the details")]
     Internal,

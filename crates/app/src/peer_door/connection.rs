@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::peer::{ClientFrame, ClientHello, MAX_LINE_BYTES, ServerFrame, VERSIONS, WireCommand};
-use parlor_engine::{MAX_PEER_REQUESTS, PeerConnection, PeerError};
+use parlor_engine::{MAX_PEER_REQUESTS, PEER_REPLY_WAIT, PeerConnection, PeerError};
 use parlor_vocab::{PeerUpdate, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::PROGRAM_VERSION;
@@ -23,11 +25,25 @@ const QUEUED_UPDATES: usize = 64;
 /// The most bytes that one read takes.
 const INPUT_PIECE_BYTES: usize = 64 * 1024;
 
-/// A connection to another process.
+/// A connection to another process. Clones share it.
+#[derive(Clone)]
 pub(super) struct Connection {
-    requests: mpsc::Sender<Vec<u8>>,
+    requests: mpsc::Sender<QueuedLine>,
     shared: Arc<Shared>,
-    next_id: AtomicU64,
+    next_id: Arc<AtomicU64>,
+    /// How long the other process may take to reply to a command: [`PEER_REPLY_WAIT`], shorter in tests.
+    reply_wait: Duration,
+}
+
+/// A line that waits to be written. Clones share it.
+#[derive(Clone)]
+struct QueuedLine(Arc<Mutex<Option<Vec<u8>>>>);
+
+/// A request that was queued or sent.
+struct SentRequest {
+    id: u64,
+    line: QueuedLine,
+    reply: oneshot::Receiver<Reply>,
 }
 
 /// What the connection shares with its tasks.
@@ -77,16 +93,16 @@ impl Connection {
         let shared = Arc::<Shared>::default();
         tokio::spawn(write(to, queue));
         tokio::spawn(read(input, Arc::clone(&shared)));
-        Ok(Self { requests, shared, next_id: AtomicU64::new(0) })
+        Ok(Self { requests, shared, next_id: Arc::default(), reply_wait: PEER_REPLY_WAIT })
     }
 
-    /// Sends a request, and returns the channel of its reply. `watch` is what the reply begins. Fails if the connection has
+    /// Sends a request, and returns it with the channel of its reply. `watch` is what the reply begins. Fails if the connection has
     /// ended, its queue is full, or the request is longer than the owner accepts.
     fn request(
         &self,
         frame: impl FnOnce(u64) -> ClientFrame,
         watch: Option<(SessionId, Watch)>,
-    ) -> Result<oneshot::Receiver<Reply>, PeerError> {
+    ) -> Result<SentRequest, PeerError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let bytes = line(&frame(id));
         // The owner would end the connection, which all sessions share.
@@ -107,18 +123,46 @@ impl Connection {
         }
         waiting.replies.insert(id, sender);
         waiting.requested_watches.extend(watch.map(|watch| (id, watch)));
-        place.send(bytes);
-        Ok(receiver)
+        let line = QueuedLine::new(bytes);
+        place.send(line.clone());
+        Ok(SentRequest { id, line, reply: receiver })
     }
 
-    /// Waits for the reply to a request.
+    /// Waits for the reply to a command, for a limited time. Forgets the command then: a later reply is dropped.
+    async fn limited_reply(&self, mut request: SentRequest, may_take_long: bool) -> Result<Reply, PeerError> {
+        loop {
+            match timeout(self.reply_wait, &mut request.reply).await {
+                Ok(reply) => return reply.map_err(|_| PeerError::Lost),
+                Err(_) if may_take_long && self.answers().await => {}
+                Err(_) => {
+                    self.shared.lock().replies.remove(&request.id);
+                    return Err(PeerError::NoReply { was_sent: request.line.take().is_none() });
+                }
+            }
+        }
+    }
+
+    /// Whether the other process answers requests. Asks for the end of a watch that does not exist, which changes nothing.
+    async fn answers(&self) -> bool {
+        let Ok(session) = SessionId::parse("") else { return false };
+        let Ok(mut probe) = self.request(|id| ClientFrame::Unwatch { id, session }, None) else {
+            return false;
+        };
+        let has_answered = timeout(self.reply_wait, &mut probe.reply).await.is_ok();
+        if !has_answered {
+            self.shared.lock().replies.remove(&probe.id);
+        }
+        has_answered
+    }
+
+    /// Waits for the reply to a request, for any time.
     fn reply(
         &self,
         frame: impl FnOnce(u64) -> ClientFrame,
         watch: Option<(SessionId, Watch)>,
     ) -> BoxFuture<'static, Result<Option<SessionReply>, PeerError>> {
         let sent = self.request(frame, watch);
-        Box::pin(async move { sent?.await.map_err(|_| PeerError::Lost)?.map_err(PeerError::Refused) })
+        Box::pin(async move { sent?.reply.await.map_err(|_| PeerError::Lost)?.map_err(PeerError::Refused) })
     }
 }
 
@@ -132,11 +176,14 @@ impl PeerConnection for Connection {
         session: &SessionId,
         command: SessionCommand,
     ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
+        let may_take_long = may_take_long(&command);
         let (session, command) = (session.clone(), WireCommand(command));
-        let reply = self.reply(|id| ClientFrame::Command { id, session, command }, None);
+        let sent = self.request(|id| ClientFrame::Command { id, session, command }, None);
+        let connection = self.clone();
         Box::pin(async move {
+            let reply = connection.limited_reply(sent?, may_take_long).await?.map_err(PeerError::Refused)?;
             // A reply without a result is none to a command: the other side is broken.
-            reply.await?.ok_or(PeerError::Refused(SessionRefusal::Internal))
+            reply.ok_or(PeerError::Refused(SessionRefusal::Internal))
         })
     }
 
@@ -176,10 +223,22 @@ impl PeerConnection for Connection {
             let is_replaced = waiting.requested_watches.values().any(|(session, _)| *session == watched);
             if is_current && !is_refused && !is_replaced {
                 // Under the lock, so that it is sent before a later watch.
-                place.send(line(&ClientFrame::Unwatch { id: next_id, session: watched }));
+                let unwatch = line(&ClientFrame::Unwatch { id: next_id, session: watched });
+                place.send(QueuedLine::new(unwatch));
             }
         });
         receiver
+    }
+}
+
+impl QueuedLine {
+    fn new(bytes: Vec<u8>) -> Self {
+        Self(Arc::new(Mutex::new(Some(bytes))))
+    }
+
+    /// Takes the line out of the queue, to write it or to drop it. `None` if that was done before.
+    fn take(&self) -> Option<Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -242,12 +301,14 @@ async fn read(mut input: FrameReader, shared: Arc<Shared>) {
     shared.end();
 }
 
-async fn write(mut to: OwnedWriteHalf, mut queue: mpsc::Receiver<Vec<u8>>) {
-    while let Some(mut bytes) = queue.recv().await {
+async fn write(mut to: OwnedWriteHalf, mut queue: mpsc::Receiver<QueuedLine>) {
+    while let Some(line) = queue.recv().await {
+        // Taken back: its sender no longer waits.
+        let Some(mut bytes) = line.take() else { continue };
         while bytes.len() < INPUT_PIECE_BYTES
             && let Ok(more) = queue.try_recv()
         {
-            bytes.extend_from_slice(&more);
+            bytes.extend(more.take().unwrap_or_default());
         }
         if to.write_all(&bytes).await.is_err() {
             return;
@@ -280,6 +341,21 @@ impl FrameReader {
     }
 }
 
+/// Whether the reply to a command comes when something long has ended.
+fn may_take_long(command: &SessionCommand) -> bool {
+    match command {
+        // A model writes the summary.
+        SessionCommand::Compact { .. } => true,
+        SessionCommand::Send { .. }
+        | SessionCommand::Stop { .. }
+        | SessionCommand::ClearQueue
+        | SessionCommand::Unqueue(_)
+        | SessionCommand::ClearHistory
+        | SessionCommand::Rename { .. }
+        | SessionCommand::ChooseAgent(_) => false,
+    }
+}
+
 /// A frame with its newline.
 fn line(frame: &ClientFrame) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(frame).expect("frames have string keys and memory does not fail");
@@ -289,11 +365,8 @@ fn line(frame: &ClientFrame) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use parlor_doors::peer::ServerHello;
     use tokio::io::{AsyncBufReadExt, BufReader};
-    use tokio::time::timeout;
 
     use super::*;
 
@@ -374,5 +447,65 @@ mod tests {
         assert_eq!(timeout(TIMEOUT, unanswered.recv()).await, Ok(None));
         let mut late = connection.watch(&session());
         assert_eq!(timeout(TIMEOUT, late.recv()).await, Ok(None));
+    }
+
+    /// Reads the owner's lines until one contains `text`.
+    async fn read_until(from: &mut (impl AsyncBufReadExt + Unpin), text: &str) {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert_ne!(from.read_line(&mut line).await.unwrap(), 0, "no line contains {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_that_is_not_answered_fails_and_its_late_reply_is_dropped() {
+        let (mut connection, owner) = connection().await;
+        connection.reply_wait = Duration::from_millis(50);
+        let (from, mut to) = owner.into_split();
+        let unanswered = timeout(TIMEOUT, connection.submit(&session(), rename("a".to_owned()))).await;
+        assert_eq!(unanswered, Ok(Err(PeerError::NoReply { was_sent: true })));
+        connection.reply_wait = TIMEOUT;
+        let answered = connection.submit(&session(), rename("b".to_owned()));
+        read_until(&mut BufReader::new(from), r#""title":"b""#).await;
+        let replies =
+            "{\"reply\":{\"id\":0,\"reply\":\"done\"}}\n{\"reply\":{\"id\":1,\"reply\":\"done\"}}\n";
+        to.write_all(replies.as_bytes()).await.unwrap();
+        assert_eq!(answered.await, Ok(SessionReply::Done));
+        assert!(connection.shared.lock().replies.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_command_behind_one_that_is_not_read_is_taken_back() {
+        let (mut connection, owner) = connection().await;
+        // Longer than what the socket holds.
+        let first = connection.submit(&session(), rename("x".repeat(4 << 20)));
+        while connection.requests.capacity() < MAX_PEER_REQUESTS {
+            tokio::task::yield_now().await;
+        }
+        connection.reply_wait = Duration::from_millis(50);
+        let taken_back = timeout(TIMEOUT, connection.submit(&session(), rename("late".to_owned()))).await;
+        assert_eq!(taken_back, Ok(Err(PeerError::NoReply { was_sent: false })));
+        drop((connection, first));
+        let mut received = String::new();
+        BufReader::new(owner).read_to_string(&mut received).await.unwrap();
+        assert!(received.contains("xxx") && !received.contains("late"));
+    }
+
+    #[tokio::test]
+    async fn a_compaction_takes_any_time_while_the_owner_answers() {
+        let (mut connection, owner) = connection().await;
+        connection.reply_wait = Duration::from_millis(500);
+        let (from, mut to) = owner.into_split();
+        let mut from = BufReader::new(from);
+        let compacted = tokio::spawn(connection.submit(&session(), SessionCommand::Compact { keep: 1 }));
+        read_until(&mut from, "compact").await;
+        for id in 1..=2 {
+            read_until(&mut from, &format!(r#"{{"unwatch":{{"id":{id},"session":""}}}}"#)).await;
+            to.write_all(format!("{{\"reply\":{{\"id\":{id}}}}}\n").as_bytes()).await.unwrap();
+        }
+        // The next question stays without an answer.
+        let outcome = timeout(TIMEOUT, compacted).await.unwrap().unwrap();
+        assert_eq!(outcome, Err(PeerError::NoReply { was_sent: true }));
     }
 }

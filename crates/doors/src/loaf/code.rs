@@ -264,6 +264,7 @@ fn reason_of(refusal: &SessionRefusal) -> &'static str {
         | SessionRefusal::NotCompacted { .. }
         | SessionRefusal::UnknownMessage(_)
         | SessionRefusal::OutcomeUnknown(_)
+        | SessionRefusal::OwnerSilent { .. }
         | SessionRefusal::Internal => "internal_error",
     }
 }

@@ -236,6 +236,11 @@ enum RefusalForm {
         limit: usize,
     },
     OutcomeUnknown(#[serde(with = "id")] SessionId),
+    OwnerSilent {
+        #[serde(with = "id")]
+        session: SessionId,
+        owner: String,
+    },
     Internal,
 }
 
@@ -468,6 +473,7 @@ mod tests {
             R::UnknownSession(session.clone()),
             R::SessionExists(session.clone()),
             R::OutcomeUnknown(session.clone()),
+            R::OwnerSilent { session: session.clone(), owner: reason.clone() },
             R::SessionHeld { session, holder: reason.clone() },
             R::TooManySessions { limit },
             R::Busy { active: run.clone() },

@@ -141,6 +141,7 @@ pub(super) fn stop_refused(refusal: &SessionRefusal) -> FrameError {
         | SessionRefusal::LogUnavailable { .. }
         | SessionRefusal::RequestTooLong { .. }
         | SessionRefusal::OutcomeUnknown(_)
+        | SessionRefusal::OwnerSilent { .. }
         | SessionRefusal::Closing { .. }
         | SessionRefusal::Internal => {
             FrameError::new("stop_failed", format!("failed to stop active run: {refusal}"))
@@ -161,9 +162,9 @@ pub(super) fn input_refused(refusal: &SessionRefusal) -> (&'static str, bool) {
             ("SESSION_IN_USE", true)
         }
         // The same input is too long again; after an unknown outcome, it could start a second run.
-        SessionRefusal::RequestTooLong { .. } | SessionRefusal::OutcomeUnknown(_) => {
-            ("INTERNAL_ERROR", false)
-        }
+        SessionRefusal::RequestTooLong { .. }
+        | SessionRefusal::OutcomeUnknown(_)
+        | SessionRefusal::OwnerSilent { .. } => ("INTERNAL_ERROR", false),
         SessionRefusal::UnknownSession(_)
         | SessionRefusal::SessionExists(_)
         | SessionRefusal::NoActiveRun

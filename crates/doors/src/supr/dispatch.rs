@@ -283,7 +283,8 @@ impl SuprMachine {
             ) => {
                 self.refuse_input(&session, &input, &refusal);
                 // Otherwise a message may refer to the files.
-                if !matches!(refusal, SessionRefusal::OutcomeUnknown(_)) {
+                if !matches!(refusal, SessionRefusal::OutcomeUnknown(_) | SessionRefusal::OwnerSilent { .. })
+                {
                     self.discard(&input.media);
                 }
             }

@@ -50,6 +50,7 @@ pub(super) fn refusal_text(refusal: &SessionRefusal) -> String {
         | SessionRefusal::LogUnavailable { .. }
         | SessionRefusal::RequestTooLong { .. }
         | SessionRefusal::OutcomeUnknown(_)
+        | SessionRefusal::OwnerSilent { .. }
         | SessionRefusal::Closing { .. }
         | SessionRefusal::Internal => refusal.to_string(),
     }

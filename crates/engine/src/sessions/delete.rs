@@ -5,7 +5,7 @@ use parlor_vocab::{Seq, SessionId, SessionRefusal};
 use tokio::time::timeout;
 
 use super::peers::PeerError;
-use super::routing::{OWNER_WAIT, held};
+use super::routing::{OWNER_WAIT, held, silent};
 use super::{Reach, SessionDeps, Sessions, refusal_of};
 
 impl Sessions {
@@ -61,7 +61,9 @@ impl Sessions {
             Ok(Ok(())) => Ok(()),
             Ok(Err(PeerError::Refused(refusal))) => Err(refusal),
             Ok(Err(PeerError::Lost)) => Err(SessionRefusal::OutcomeUnknown(id.clone())),
-            Ok(Err(PeerError::NotSent)) | Err(_) => Err(is_held()),
+            Ok(Err(PeerError::NotSent | PeerError::NoReply { was_sent: false })) => Err(is_held()),
+            // The owner deletes the session when it continues.
+            Ok(Err(PeerError::NoReply { was_sent: true })) | Err(_) => Err(silent(id, holder)),
         }
     }
 

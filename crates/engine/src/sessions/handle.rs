@@ -61,6 +61,11 @@ pub(super) enum CommandError {
     OwnerLost,
     /// The owner of the session was lost before its reply: it may have executed the command, or not.
     OutcomeUnknown,
+    /// The owner of the session is there and does not reply.
+    OwnerSilent {
+        /// Whether the owner got the command, and may execute it later.
+        was_sent: bool,
+    },
 }
 
 impl From<SessionRefusal> for CommandError {

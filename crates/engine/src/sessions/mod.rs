@@ -44,7 +44,7 @@ pub use self::open_sessions::MAX_OPEN_SESSIONS;
 use self::open_sessions::{Route, SessionRoutes};
 use self::peer_watches::{PeerWatch, PeerWatches};
 pub use self::peers::{PeerConnection, PeerError, Peers};
-pub use self::routing::OWNER_WAIT;
+pub use self::routing::{OWNER_WAIT, PEER_REPLY_WAIT};
 pub(crate) use self::watch_start::WatchStart;
 use crate::media::{MAX_MEDIA_BYTES, MediaStore};
 use crate::session::{ResolvedChoice, Session};

@@ -24,7 +24,8 @@ pub trait PeerConnection: Send + Sync {
     fn is_connected(&self) -> bool;
 
     /// Sends a command to a session. The other process executes commands in the order of these calls; the returned
-    /// future waits for the reply.
+    /// future waits for the reply, at most [`PEER_REPLY_WAIT`](crate::PEER_REPLY_WAIT). A compaction may take longer,
+    /// as long as the other process answers at all.
     fn submit(
         &self,
         session: &SessionId,
@@ -49,4 +50,9 @@ pub enum PeerError {
     NotSent,
     /// The connection ended before the reply: the request may have been executed, or not.
     Lost,
+    /// The other process did not reply within [`PEER_REPLY_WAIT`](crate::PEER_REPLY_WAIT).
+    NoReply {
+        /// Whether the request was sent: then the other process may execute it later. Otherwise it was taken back.
+        was_sent: bool,
+    },
 }

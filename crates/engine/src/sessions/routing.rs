@@ -17,6 +17,10 @@ use super::{Sessions, refusal_of};
 /// How long a command waits for a session whose owner cannot be reached: the owner may be ending just now.
 pub const OWNER_WAIT: Duration = Duration::from_secs(1);
 
+/// How long another process may take to reply to a command. An owner replies when the command is recorded, not when its run
+/// ends, so one that takes longer is stopped or overloaded.
+pub const PEER_REPLY_WAIT: Duration = Duration::from_secs(10);
+
 /// How long to wait before the owner is looked for again.
 const OWNER_RETRY: Duration = Duration::from_millis(10);
 
@@ -116,6 +120,10 @@ impl Sessions {
                 }
                 Err(CommandError::OutcomeUnknown) => may_be_executed = true,
                 Err(CommandError::OwnerLost) => {}
+                // It has the session still, so no other process can execute the command.
+                Err(CommandError::OwnerSilent { was_sent }) => {
+                    return Err(self.owner_silent(id, was_sent || may_be_executed).await);
+                }
             }
             let refused = |refusal| match may_be_executed {
                 true => SessionRefusal::OutcomeUnknown(id.clone()),
@@ -144,8 +152,22 @@ impl Sessions {
             CommandError::OwnerLost => {
                 SessionRefusal::SessionHeld { session: id.clone(), holder: "another process".to_owned() }
             }
-            CommandError::OutcomeUnknown => SessionRefusal::OutcomeUnknown(id.clone()),
+            // The actor is in this process, so it is never silent.
+            CommandError::OutcomeUnknown | CommandError::OwnerSilent { .. } => {
+                SessionRefusal::OutcomeUnknown(id.clone())
+            }
         })
+    }
+
+    /// The refusal of a command whose owner does not reply. `may_be_executed` says whether it may have got the command.
+    async fn owner_silent(&self, id: &SessionId, may_be_executed: bool) -> SessionRefusal {
+        match (self.shared.deps.log.holder(id).await, may_be_executed) {
+            (Ok(Some(holder)), true) => silent(id, &holder),
+            (Ok(Some(holder)), false) => held(id, &holder),
+            (Ok(None) | Err(_), true) => SessionRefusal::OutcomeUnknown(id.clone()),
+            // It has just ended.
+            (Ok(None) | Err(_), false) => SessionRefusal::session_closing(id),
+        }
     }
 
     /// Where the commands of a session go. Opens the session if nobody has it open.
@@ -258,9 +280,17 @@ impl From<SessionRefusal> for OpenError {
 
 /// The refusal for a session that another process has open, and that this process cannot reach there.
 pub(super) fn held(session: &SessionId, holder: &LeaseHolder) -> SessionRefusal {
+    SessionRefusal::SessionHeld { session: session.clone(), holder: with_version(holder) }
+}
+
+/// The refusal for a request that another process got and did not reply to.
+pub(super) fn silent(session: &SessionId, holder: &LeaseHolder) -> SessionRefusal {
+    SessionRefusal::OwnerSilent { session: session.clone(), owner: with_version(holder) }
+}
+
+fn with_version(holder: &LeaseHolder) -> String {
     let version = holder.announcement.version.as_ref().map(|version| format!(", version {version}"));
-    let holder = format!("{holder}{}", version.unwrap_or_default());
-    SessionRefusal::SessionHeld { session: session.clone(), holder }
+    format!("{holder}{}", version.unwrap_or_default())
 }
 
 /// Whether a command has the same effect if a lost owner has executed it before.
@@ -283,6 +313,7 @@ fn command_error(error: PeerError) -> CommandError {
             | SessionRefusal::Closing { part: ClosingPart::Session(_) | ClosingPart::Program },
         ) => CommandError::OwnerLost,
         PeerError::Lost => CommandError::OutcomeUnknown,
+        PeerError::NoReply { was_sent } => CommandError::OwnerSilent { was_sent },
         PeerError::Refused(refusal) => CommandError::Refused(refusal),
     }
 }

@@ -337,6 +337,66 @@ async fn an_input_stays_unknown_if_no_later_owner_can_be_reached() {
     assert_eq!(refused, Err(SessionRefusal::OutcomeUnknown(session)));
 }
 
+/// Passes each command on, and reports that no reply came.
+struct SilentPeers {
+    peers: InMemoryPeers,
+    was_sent: bool,
+}
+
+#[async_trait]
+impl Peers for SilentPeers {
+    async fn connect(&self, address: &str) -> Result<Arc<dyn PeerConnection>, String> {
+        let connection = self.peers.connect(address).await?;
+        Ok(Arc::new(SilentConnection { connection, was_sent: self.was_sent }))
+    }
+}
+
+struct SilentConnection {
+    connection: Arc<dyn PeerConnection>,
+    was_sent: bool,
+}
+
+impl PeerConnection for SilentConnection {
+    fn is_connected(&self) -> bool {
+        self.connection.is_connected()
+    }
+
+    fn submit(
+        &self,
+        _session: &SessionId,
+        _command: SessionCommand,
+    ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
+        let was_sent = self.was_sent;
+        async move { Err(PeerError::NoReply { was_sent }) }.boxed()
+    }
+
+    fn delete(&self, session: &SessionId) -> BoxFuture<'static, Result<(), PeerError>> {
+        self.connection.delete(session)
+    }
+
+    fn watch(&self, session: &SessionId) -> mpsc::Receiver<PeerUpdate> {
+        self.connection.watch(session)
+    }
+}
+
+#[tokio::test]
+async fn a_silent_owner_is_named_and_a_command_that_it_got_may_be_carried_out() {
+    let machine = Machine::new();
+    let owner = machine.process("owner");
+    let session = owner.create(None, new_session()).await.unwrap();
+    for was_sent in [true, false] {
+        let peers = SilentPeers { peers: InMemoryPeers(Arc::clone(&machine.processes)), was_sent };
+        let other = machine.process_with(&format!("other {was_sent}"), Arc::new(peers));
+        // A repeatable command too: no other process can have the session.
+        let refused = other.execute(&session, send_command("/say no", WhenBusy::Refuse)).await.unwrap_err();
+        let (is_expected, words) = match was_sent {
+            true => (matches!(refused, SessionRefusal::OwnerSilent { .. }), "may carry out the request"),
+            false => (matches!(refused, SessionRefusal::SessionHeld { .. }), "is in use by process "),
+        };
+        assert!(is_expected && refused.to_string().contains(words), "{refused}");
+    }
+}
+
 /// The runtime of a process that is suspended: it accepts connections and requests, and answers none.
 struct SuspendedRuntime(Option<Runtime>);
 
@@ -366,7 +426,7 @@ async fn a_delete_waits_for_an_owner_that_does_not_answer_for_a_limited_time() {
     let session = owner.create(None, new_session()).await.unwrap();
     runtime.suspend(&machine, "owner");
     let delete = tokio::time::timeout(TIMEOUT, other.delete(&session)).await.expect("an answer");
-    assert!(matches!(delete, Err(SessionRefusal::SessionHeld { .. })), "{delete:?}");
+    assert!(matches!(delete, Err(SessionRefusal::OwnerSilent { .. })), "{delete:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,8 @@ pub(crate) enum SessionApiError {
     Invalid(String),
     /// A run, another process or a full queue is in the way: status 409.
     Busy(String),
+    /// The process that has the session open does not reply: status 504.
+    NoReply(String),
     /// The log or the disk failed: status 500.
     Failed(String),
 }
@@ -25,6 +27,7 @@ impl SessionApiError {
             Self::Unknown => text(StatusCode::NOT_FOUND, "session not found"),
             Self::Invalid(reason) => text(StatusCode::BAD_REQUEST, &reason),
             Self::Busy(reason) => text(StatusCode::CONFLICT, &reason),
+            Self::NoReply(reason) => text(StatusCode::GATEWAY_TIMEOUT, &reason),
             Self::Failed(reason) => {
                 tracing::warn!(reason, "a request about sessions failed");
                 text(StatusCode::INTERNAL_SERVER_ERROR, &reason)
@@ -37,6 +40,9 @@ impl From<SessionRefusal> for SessionApiError {
     fn from(refusal: SessionRefusal) -> Self {
         if matches!(refusal, SessionRefusal::UnknownSession(_)) {
             return Self::Unknown;
+        }
+        if matches!(refusal, SessionRefusal::OwnerSilent { .. }) {
+            return Self::NoReply(refusal.to_string());
         }
         if matches!(
             refusal,

@@ -140,6 +140,15 @@ pub enum SessionRefusal {
         /// How many requests may wait.
         limit: usize,
     },
+    /// Too many bytes wait to be sent to the process that has the session open.
+    #[error(
+        "{limit} bytes of requests, which is the limit, may wait for the process that has the session open; it reads them \
+         slowly or not at all: try again later"
+    )]
+    TooManyQueuedBytes {
+        /// How many bytes may wait.
+        limit: usize,
+    },
     /// The connection, the session or the program is closing. Nothing was changed.
     #[error("{part} is closing")]
     Closing {

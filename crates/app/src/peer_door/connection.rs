@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parlor_doors::lines::{Line, Lines};
-use parlor_doors::peer::{ClientFrame, ClientHello, MAX_LINE_BYTES, ServerFrame, VERSIONS, WireCommand};
+use parlor_doors::peer::{
+    BorrowedCommand, BorrowedFrame, ClientFrame, ClientHello, MAX_LINE_BYTES, ServerFrame, VERSIONS,
+};
 use parlor_engine::{MAX_PEER_REQUESTS, PEER_REPLY_WAIT, PeerConnection, PeerError};
 use parlor_vocab::{PeerUpdate, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply};
+use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -21,6 +24,9 @@ use super::PROGRAM_VERSION;
 
 /// How many updates of a session may wait for its mirror.
 const QUEUED_UPDATES: usize = 64;
+
+/// How many bytes of requests may wait to be written to one process, which may be stopped: two of the longest lines.
+const MAX_PEER_QUEUED_BYTES: usize = 2 * MAX_LINE_BYTES;
 
 /// The most bytes that one read takes.
 const INPUT_PIECE_BYTES: usize = 64 * 1024;
@@ -31,13 +37,21 @@ pub(super) struct Connection {
     requests: mpsc::Sender<QueuedLine>,
     shared: Arc<Shared>,
     next_id: Arc<AtomicU64>,
+    /// Has a permit for each byte that may still be queued.
+    free_bytes: Arc<Semaphore>,
     /// How long the other process may take to reply to a command: [`PEER_REPLY_WAIT`], shorter in tests.
     reply_wait: Duration,
 }
 
 /// A line that waits to be written. Clones share it.
 #[derive(Clone)]
-struct QueuedLine(Arc<Mutex<Option<Vec<u8>>>>);
+struct QueuedLine(Arc<Mutex<Option<CountedBytes>>>);
+
+/// The bytes of a line, which count until this is dropped. The end of a watch does not count: it must not be refused.
+struct CountedBytes {
+    bytes: Vec<u8>,
+    count: Option<OwnedSemaphorePermit>,
+}
 
 /// A request that was queued or sent.
 struct SentRequest {
@@ -93,14 +107,15 @@ impl Connection {
         let shared = Arc::<Shared>::default();
         tokio::spawn(write(to, queue));
         tokio::spawn(read(input, Arc::clone(&shared)));
-        Ok(Self { requests, shared, next_id: Arc::default(), reply_wait: PEER_REPLY_WAIT })
+        let free_bytes = Arc::new(Semaphore::new(MAX_PEER_QUEUED_BYTES));
+        Ok(Self { requests, shared, next_id: Arc::default(), free_bytes, reply_wait: PEER_REPLY_WAIT })
     }
 
     /// Sends a request, and returns it with the channel of its reply. `watch` is what the reply begins. Fails if the connection has
     /// ended, its queue is full, or the request is longer than the owner accepts.
-    fn request(
+    fn request<F: Serialize>(
         &self,
-        frame: impl FnOnce(u64) -> ClientFrame,
+        frame: impl FnOnce(u64) -> F,
         watch: Option<(SessionId, Watch)>,
     ) -> Result<SentRequest, PeerError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -109,6 +124,10 @@ impl Connection {
         if bytes.len() - 1 > MAX_LINE_BYTES {
             return Err(PeerError::Refused(SessionRefusal::RequestTooLong { limit: MAX_LINE_BYTES }));
         }
+        let too_many =
+            PeerError::Refused(SessionRefusal::TooManyQueuedBytes { limit: MAX_PEER_QUEUED_BYTES });
+        let permits = u32::try_from(bytes.len()).map_err(|_| too_many.clone())?;
+        let count = Arc::clone(&self.free_bytes).try_acquire_many_owned(permits).map_err(|_| too_many)?;
         let place = self.requests.try_reserve().map_err(|error| match error {
             mpsc::error::TrySendError::Full(()) => {
                 PeerError::Refused(SessionRefusal::TooManyRequests { limit: MAX_PEER_REQUESTS })
@@ -123,7 +142,7 @@ impl Connection {
         }
         waiting.replies.insert(id, sender);
         waiting.requested_watches.extend(watch.map(|watch| (id, watch)));
-        let line = QueuedLine::new(bytes);
+        let line = QueuedLine::new(bytes, Some(count));
         place.send(line.clone());
         Ok(SentRequest { id, line, reply: receiver })
     }
@@ -174,12 +193,11 @@ impl PeerConnection for Connection {
     fn submit(
         &self,
         session: &SessionId,
-        command: SessionCommand,
+        command: &SessionCommand,
     ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
-        let may_take_long = may_take_long(&command);
-        let (session, command) = (session.clone(), WireCommand(command));
-        let sent = self.request(|id| ClientFrame::Command { id, session, command }, None);
-        let connection = self.clone();
+        let frame = |id| BorrowedFrame::Command { id, session, command: BorrowedCommand(command) };
+        let sent = self.request(frame, None);
+        let (connection, may_take_long) = (self.clone(), may_take_long(command));
         Box::pin(async move {
             let reply = connection.limited_reply(sent?, may_take_long).await?.map_err(PeerError::Refused)?;
             // A reply without a result is none to a command: the other side is broken.
@@ -224,7 +242,7 @@ impl PeerConnection for Connection {
             if is_current && !is_refused && !is_replaced {
                 // Under the lock, so that it is sent before a later watch.
                 let unwatch = line(&ClientFrame::Unwatch { id: next_id, session: watched });
-                place.send(QueuedLine::new(unwatch));
+                place.send(QueuedLine::new(unwatch, None));
             }
         });
         receiver
@@ -232,12 +250,12 @@ impl PeerConnection for Connection {
 }
 
 impl QueuedLine {
-    fn new(bytes: Vec<u8>) -> Self {
-        Self(Arc::new(Mutex::new(Some(bytes))))
+    fn new(bytes: Vec<u8>, count: Option<OwnedSemaphorePermit>) -> Self {
+        Self(Arc::new(Mutex::new(Some(CountedBytes { bytes, count }))))
     }
 
     /// Takes the line out of the queue, to write it or to drop it. `None` if that was done before.
-    fn take(&self) -> Option<Vec<u8>> {
+    fn take(&self) -> Option<CountedBytes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -304,15 +322,20 @@ async fn read(mut input: FrameReader, shared: Arc<Shared>) {
 async fn write(mut to: OwnedWriteHalf, mut queue: mpsc::Receiver<QueuedLine>) {
     while let Some(line) = queue.recv().await {
         // Taken back: its sender no longer waits.
-        let Some(mut bytes) = line.take() else { continue };
+        let Some(CountedBytes { mut bytes, count }) = line.take() else { continue };
+        let mut counts = vec![count];
         while bytes.len() < INPUT_PIECE_BYTES
             && let Ok(more) = queue.try_recv()
         {
-            bytes.extend(more.take().unwrap_or_default());
+            if let Some(more) = more.take() {
+                bytes.extend_from_slice(&more.bytes);
+                counts.push(more.count);
+            }
         }
         if to.write_all(&bytes).await.is_err() {
             return;
         }
+        drop(counts);
     }
 }
 
@@ -357,7 +380,7 @@ fn may_take_long(command: &SessionCommand) -> bool {
 }
 
 /// A frame with its newline.
-fn line(frame: &ClientFrame) -> Vec<u8> {
+fn line(frame: &impl Serialize) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(frame).expect("frames have string keys and memory does not fail");
     bytes.push(b'\n');
     bytes
@@ -395,19 +418,19 @@ mod tests {
     async fn a_command_that_is_too_long_is_refused_and_the_connection_stays() {
         let (connection, owner) = connection().await;
         let mut owner = BufReader::new(owner).lines();
-        let too_long = connection.submit(&session(), rename("x".repeat(MAX_LINE_BYTES))).await;
+        let too_long = connection.submit(&session(), &rename("x".repeat(MAX_LINE_BYTES))).await;
         assert_eq!(
             too_long,
             Err(PeerError::Refused(SessionRefusal::RequestTooLong { limit: MAX_LINE_BYTES }))
         );
-        let reply = connection.submit(&session(), rename("short".to_owned()));
+        let reply = connection.submit(&session(), &rename("short".to_owned()));
         let hello = owner.next_line().await.unwrap().unwrap();
         assert!(hello.starts_with(r#"{"hello""#), "{hello}");
         let request = owner.next_line().await.unwrap().unwrap();
         assert!(request.contains("short"), "{request}");
         drop(owner);
         assert_eq!(reply.await, Err(PeerError::Lost));
-        let unsent = connection.submit(&session(), rename("late".to_owned())).await;
+        let unsent = connection.submit(&session(), &rename("late".to_owned())).await;
         assert_eq!(unsent, Err(PeerError::NotSent));
     }
 
@@ -423,12 +446,12 @@ mod tests {
             tokio::task::yield_now().await;
         }
         // Longer than what the socket holds, so that the queue behind it stays full until the owner reads.
-        let mut replies = vec![connection.submit(&session(), rename("x".repeat(4 << 20)))];
+        let mut replies = vec![connection.submit(&session(), &rename("x".repeat(4 << 20)))];
         while connection.requests.capacity() < MAX_PEER_REQUESTS {
             tokio::task::yield_now().await;
         }
-        replies.extend((0..MAX_PEER_REQUESTS).map(|_| connection.submit(&session(), rename(String::new()))));
-        let refused = connection.submit(&session(), rename(String::new())).await;
+        replies.extend((0..MAX_PEER_REQUESTS).map(|_| connection.submit(&session(), &rename(String::new()))));
+        let refused = connection.submit(&session(), &rename(String::new())).await;
         let limit = MAX_PEER_REQUESTS;
         assert_eq!(refused, Err(PeerError::Refused(SessionRefusal::TooManyRequests { limit })));
         drop(updates);
@@ -463,10 +486,10 @@ mod tests {
         let (mut connection, owner) = connection().await;
         connection.reply_wait = Duration::from_millis(50);
         let (from, mut to) = owner.into_split();
-        let unanswered = timeout(TIMEOUT, connection.submit(&session(), rename("a".to_owned()))).await;
+        let unanswered = timeout(TIMEOUT, connection.submit(&session(), &rename("a".to_owned()))).await;
         assert_eq!(unanswered, Ok(Err(PeerError::NoReply { was_sent: true })));
         connection.reply_wait = TIMEOUT;
-        let answered = connection.submit(&session(), rename("b".to_owned()));
+        let answered = connection.submit(&session(), &rename("b".to_owned()));
         read_until(&mut BufReader::new(from), r#""title":"b""#).await;
         let replies =
             "{\"reply\":{\"id\":0,\"reply\":\"done\"}}\n{\"reply\":{\"id\":1,\"reply\":\"done\"}}\n";
@@ -479,12 +502,12 @@ mod tests {
     async fn a_command_behind_one_that_is_not_read_is_taken_back() {
         let (mut connection, owner) = connection().await;
         // Longer than what the socket holds.
-        let first = connection.submit(&session(), rename("x".repeat(4 << 20)));
+        let first = connection.submit(&session(), &rename("x".repeat(4 << 20)));
         while connection.requests.capacity() < MAX_PEER_REQUESTS {
             tokio::task::yield_now().await;
         }
         connection.reply_wait = Duration::from_millis(50);
-        let taken_back = timeout(TIMEOUT, connection.submit(&session(), rename("late".to_owned()))).await;
+        let taken_back = timeout(TIMEOUT, connection.submit(&session(), &rename("late".to_owned()))).await;
         assert_eq!(taken_back, Ok(Err(PeerError::NoReply { was_sent: false })));
         drop((connection, first));
         let mut received = String::new();
@@ -498,7 +521,7 @@ mod tests {
         connection.reply_wait = Duration::from_millis(500);
         let (from, mut to) = owner.into_split();
         let mut from = BufReader::new(from);
-        let compacted = tokio::spawn(connection.submit(&session(), SessionCommand::Compact { keep: 1 }));
+        let compacted = tokio::spawn(connection.submit(&session(), &SessionCommand::Compact { keep: 1 }));
         read_until(&mut from, "compact").await;
         for id in 1..=2 {
             read_until(&mut from, &format!(r#"{{"unwatch":{{"id":{id},"session":""}}}}"#)).await;
@@ -507,5 +530,21 @@ mod tests {
         // The next question stays without an answer.
         let outcome = timeout(TIMEOUT, compacted).await.unwrap().unwrap();
         assert_eq!(outcome, Err(PeerError::NoReply { was_sent: true }));
+    }
+
+    #[tokio::test]
+    async fn the_bytes_that_wait_for_a_process_are_limited_and_are_free_again_when_they_are_taken_back() {
+        let (mut connection, _owner) = connection().await;
+        connection.reply_wait = Duration::from_millis(50);
+        let long = rename("x".repeat(MAX_LINE_BYTES / 2));
+        // The owner does not read, so the first is being written and the next two wait.
+        let replies: Vec<_> = (0..3).map(|_| connection.submit(&session(), &long)).collect();
+        let refused = connection.submit(&session(), &long).await;
+        let limit = MAX_PEER_QUEUED_BYTES;
+        assert_eq!(refused, Err(PeerError::Refused(SessionRefusal::TooManyQueuedBytes { limit })));
+        let replies = timeout(TIMEOUT, futures_util::future::join_all(replies)).await.unwrap();
+        let was_sent = |was_sent| Err(PeerError::NoReply { was_sent });
+        assert_eq!(replies, [was_sent(true), was_sent(false), was_sent(false)]);
+        assert!(connection.free_bytes.available_permits() > MAX_LINE_BYTES);
     }
 }

@@ -250,6 +250,7 @@ fn reason_of(refusal: &SessionRefusal) -> &'static str {
         SessionRefusal::TooManySessions { .. }
         | SessionRefusal::TooManyRuns { .. }
         | SessionRefusal::TooManyRequests { .. }
+        | SessionRefusal::TooManyQueuedBytes { .. }
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::QueueFull { .. } => "overloaded",
         SessionRefusal::RequestTooLong { .. } => "message_too_large",

@@ -15,6 +15,11 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct WireCommand(#[serde(with = "CommandForm")] pub SessionCommand);
 
+/// A borrowed [`SessionCommand`], written like a [`WireCommand`].
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(transparent)]
+pub struct BorrowedCommand<'a>(#[serde(with = "CommandForm")] pub &'a SessionCommand);
+
 /// A [`SessionReply`] on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -217,6 +222,9 @@ enum RefusalForm {
     UnknownMessage(#[serde(with = "id")] MessageId),
     UnknownAgent(#[serde(with = "id")] AgentId),
     TooManyRequests {
+        limit: usize,
+    },
+    TooManyQueuedBytes {
         limit: usize,
     },
     Closing {
@@ -476,6 +484,7 @@ mod tests {
             R::OwnerSilent { session: session.clone(), owner: reason.clone() },
             R::SessionHeld { session, holder: reason.clone() },
             R::TooManySessions { limit },
+            R::TooManyQueuedBytes { limit },
             R::Busy { active: run.clone() },
             R::QueueFull { limit },
             R::NoActiveRun,

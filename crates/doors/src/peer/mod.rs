@@ -12,9 +12,9 @@ mod wire;
 use std::time::Duration;
 
 pub use code::PeerFrameError;
-pub use forms::{WireCommand, WireRefusal, WireReply, WireStream};
+pub use forms::{BorrowedCommand, WireCommand, WireRefusal, WireReply, WireStream};
 pub use machine::PeerMachine;
-pub use wire::{ClientFrame, ClientHello, ServerFrame, ServerHello};
+pub use wire::{BorrowedFrame, ClientFrame, ClientHello, ServerFrame, ServerHello};
 
 /// The versions that this program speaks, best first.
 pub const VERSIONS: &[u32] = &[1];

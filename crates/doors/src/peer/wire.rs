@@ -3,7 +3,7 @@
 use parlor_vocab::{RunId, SessionId};
 use serde::{Deserialize, Serialize};
 
-use super::forms::{WireCommand, WireRefusal, WireReply, WireStream, id};
+use super::forms::{BorrowedCommand, WireCommand, WireRefusal, WireReply, WireStream, id};
 
 /// A line of the process that connected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,22 @@ pub enum ClientFrame {
         /// The session whose watch ends.
         #[serde(with = "id")]
         session: SessionId,
+    },
+}
+
+/// A [`ClientFrame::Command`] that borrows its command, which may be many megabytes long. It is only written.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BorrowedFrame<'a> {
+    /// Sends a command to a session.
+    Command {
+        /// Chosen by the sender; the reply or refusal repeats it.
+        id: u64,
+        /// The session that executes the command.
+        #[serde(with = "id")]
+        session: &'a SessionId,
+        /// What the session's actor is asked to do.
+        command: BorrowedCommand<'a>,
     },
 }
 
@@ -144,6 +160,11 @@ mod tests {
             r#"{"unwatch":{"id":18446744073709551615,"session":""}}"#,
         ] {
             check::<ClientFrame>(frame);
+            if let ClientFrame::Command { id, session, command } = serde_json::from_str(frame).unwrap() {
+                let command = BorrowedCommand(&command.0);
+                let borrowed = BorrowedFrame::Command { id, session: &session, command };
+                assert_eq!(serde_json::to_string(&borrowed).unwrap(), frame);
+            }
         }
         for frame in [
             r#"{"hello":{"version":1,"program":"0.1.0","pid":4242}}"#,

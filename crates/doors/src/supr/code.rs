@@ -136,6 +136,7 @@ pub(super) fn stop_refused(refusal: &SessionRefusal) -> FrameError {
         | SessionRefusal::UnknownMessage(_)
         | SessionRefusal::UnknownAgent(_)
         | SessionRefusal::TooManyRequests { .. }
+        | SessionRefusal::TooManyQueuedBytes { .. }
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::MediaUnavailable { .. }
         | SessionRefusal::LogUnavailable { .. }
@@ -157,7 +158,8 @@ pub(super) fn input_refused(refusal: &SessionRefusal) -> (&'static str, bool) {
         | SessionRefusal::QueueFull { .. }
         | SessionRefusal::TooManyRuns { .. }
         | SessionRefusal::Compacting
-        | SessionRefusal::TooManyRequests { .. } => ("RUN_IN_PROGRESS", true),
+        | SessionRefusal::TooManyRequests { .. }
+        | SessionRefusal::TooManyQueuedBytes { .. } => ("RUN_IN_PROGRESS", true),
         SessionRefusal::SessionHeld { .. } | SessionRefusal::TooManySessions { .. } => {
             ("SESSION_IN_USE", true)
         }

@@ -45,6 +45,7 @@ pub(super) fn refusal_text(refusal: &SessionRefusal) -> String {
         | SessionRefusal::UnknownMessage(_)
         | SessionRefusal::UnknownAgent(_)
         | SessionRefusal::TooManyRequests { .. }
+        | SessionRefusal::TooManyQueuedBytes { .. }
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::MediaUnavailable { .. }
         | SessionRefusal::LogUnavailable { .. }

@@ -29,7 +29,7 @@ pub trait PeerConnection: Send + Sync {
     fn submit(
         &self,
         session: &SessionId,
-        command: SessionCommand,
+        command: &SessionCommand,
     ) -> BoxFuture<'static, Result<SessionReply, PeerError>>;
 
     /// Deletes a session.

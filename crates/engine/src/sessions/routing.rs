@@ -68,7 +68,7 @@ impl Sessions {
             },
             Route::Peer(connection) => {
                 self.make_repeatable(id, &mut command).await;
-                let reply = connection.submit(id, command.clone());
+                let reply = connection.submit(id, &command);
                 Box::pin(async move { reply.await.map_err(command_error) })
             }
         };
@@ -248,8 +248,8 @@ impl Sessions {
         let Ok(Some(holder)) = self.shared.deps.log.holder(id).await else { return };
         let Some(owner) = self.owner_connection(&holder).await else { return };
         // If it is not in the queue, it is active or has ended.
-        let unqueued = owner.submit(id, SessionCommand::Unqueue(run.clone()));
-        let stopped = owner.submit(id, SessionCommand::Stop { run: Some(run.clone()), reason: None });
+        let unqueued = owner.submit(id, &SessionCommand::Unqueue(run.clone()));
+        let stopped = owner.submit(id, &SessionCommand::Stop { run: Some(run.clone()), reason: None });
         // If the owner is gone, so is the run.
         let _ = timeout(OWNER_WAIT, async { drop((unqueued.await, stopped.await)) }).await;
     }

@@ -98,10 +98,11 @@ impl PeerConnection for InMemoryConnection {
     fn submit(
         &self,
         session: &SessionId,
-        command: SessionCommand,
+        command: &SessionCommand,
     ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
         let (reply, answer) = oneshot::channel();
-        let _ = self.requests.try_send(Asked::Request(PeerRequest::Session(session.clone(), command), reply));
+        let request = PeerRequest::Session(session.clone(), command.clone());
+        let _ = self.requests.try_send(Asked::Request(request, reply));
         async {
             match answer.await.map_err(|_| PeerError::Lost)?.map_err(PeerError::Refused)? {
                 PeerReply::Session(reply) => Ok(reply),
@@ -275,7 +276,7 @@ impl PeerConnection for LossyConnection {
     fn submit(
         &self,
         session: &SessionId,
-        command: SessionCommand,
+        command: &SessionCommand,
     ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
         let (reply, losses) = (self.connection.submit(session, command), Arc::clone(&self.losses));
         async move {
@@ -364,7 +365,7 @@ impl PeerConnection for SilentConnection {
     fn submit(
         &self,
         _session: &SessionId,
-        _command: SessionCommand,
+        _command: &SessionCommand,
     ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
         let was_sent = self.was_sent;
         async move { Err(PeerError::NoReply { was_sent }) }.boxed()
@@ -527,7 +528,7 @@ impl PeerConnection for RefusingConnection {
     fn submit(
         &self,
         session: &SessionId,
-        command: SessionCommand,
+        command: &SessionCommand,
     ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
         self.connection.submit(session, command)
     }

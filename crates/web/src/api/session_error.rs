@@ -17,6 +17,8 @@ pub(crate) enum SessionApiError {
     Busy(String),
     /// The process that has the session open does not reply: status 504.
     NoReply(String),
+    /// Too many requests wait for the process that has the session open: status 503.
+    Overloaded(String),
     /// The log or the disk failed: status 500.
     Failed(String),
 }
@@ -28,6 +30,7 @@ impl SessionApiError {
             Self::Invalid(reason) => text(StatusCode::BAD_REQUEST, &reason),
             Self::Busy(reason) => text(StatusCode::CONFLICT, &reason),
             Self::NoReply(reason) => text(StatusCode::GATEWAY_TIMEOUT, &reason),
+            Self::Overloaded(reason) => text(StatusCode::SERVICE_UNAVAILABLE, &reason),
             Self::Failed(reason) => {
                 tracing::warn!(reason, "a request about sessions failed");
                 text(StatusCode::INTERNAL_SERVER_ERROR, &reason)
@@ -43,6 +46,12 @@ impl From<SessionRefusal> for SessionApiError {
         }
         if matches!(refusal, SessionRefusal::OwnerSilent { .. }) {
             return Self::NoReply(refusal.to_string());
+        }
+        if matches!(
+            refusal,
+            SessionRefusal::TooManyRequests { .. } | SessionRefusal::TooManyQueuedBytes { .. }
+        ) {
+            return Self::Overloaded(refusal.to_string());
         }
         if matches!(
             refusal,

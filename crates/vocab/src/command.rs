@@ -2,6 +2,9 @@
 
 use crate::{AgentChoice, Message, QueuedInput, RunId, UserInput};
 
+/// The longest key of an input, in bytes. A session keeps the last keys in memory.
+pub const MAX_KEY_BYTES: usize = 128;
+
 /// A command to one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionCommand {

@@ -22,7 +22,7 @@ mod truncate;
 mod update;
 
 pub use backend::{Answer, Backend, Ticket, Update, UpdateOf};
-pub use command::{SessionCommand, SessionReply, WhenBusy};
+pub use command::{MAX_KEY_BYTES, SessionCommand, SessionReply, WhenBusy};
 pub use event::{
     Entry, ErrorScope, MessageEvent, NewEntry, RunEvent, Seq, SessionEvent, StepEvent, StepKind,
     SubagentEvent, ToolEvent,

@@ -149,6 +149,23 @@ pub enum SessionRefusal {
         /// How many bytes may wait.
         limit: usize,
     },
+    /// The key of an input is too long.
+    #[error(
+        "the key of the message is longer than {limit} bytes, which is the limit; send a shorter one or none"
+    )]
+    KeyTooLong {
+        /// How many bytes a key may have.
+        limit: usize,
+    },
+    /// The title is too long.
+    #[error("the title is longer than {limit} characters, which is the limit; choose a shorter one")]
+    TitleTooLong {
+        /// How many characters a title may have.
+        limit: usize,
+    },
+    /// The title has no visible character.
+    #[error("a title needs at least a letter that can be seen")]
+    TitleBlank,
     /// The connection, the session or the program is closing. Nothing was changed.
     #[error("{part} is closing")]
     Closing {

@@ -3,6 +3,7 @@
 use std::io::{BufRead, Write, stdin};
 
 use anyhow::bail;
+use parlor_engine::session::MAX_TITLE_CHARS;
 use parlor_engine::{Sessions, is_blank, visible};
 use parlor_log::Erased;
 use parlor_vocab::SessionCommand;
@@ -11,8 +12,6 @@ use super::pick::{full_id, pick_session};
 use crate::console::Console;
 use crate::text::truncate;
 
-/// The longest title, in characters. Titles are shown on one line.
-const MAX_TITLE_CHARS: usize = 200;
 /// Titles in the confirmation question are truncated to this many columns.
 const QUESTION_TITLE_COLUMNS: usize = 60;
 

@@ -13,6 +13,9 @@ const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
+
+/// The reason of a request with wrong parameters.
+const INVALID_PARAMS_REASON: &str = "invalid_params";
 const INTERNAL_ERROR: i32 = -32603;
 const SERVER_ERROR: i32 = -32000;
 
@@ -239,7 +242,10 @@ pub(super) fn not_done(reason: &str) -> FrameError {
 
 /// The session registry refused a request.
 pub(super) fn refused(refusal: &SessionRefusal) -> FrameError {
-    failed(reason_of(refusal), refusal.to_string())
+    match reason_of(refusal) {
+        INVALID_PARAMS_REASON => FrameError::new(INVALID_PARAMS, INVALID_PARAMS_REASON, refusal.to_string()),
+        reason => failed(reason, refusal.to_string()),
+    }
 }
 
 fn reason_of(refusal: &SessionRefusal) -> &'static str {
@@ -254,6 +260,9 @@ fn reason_of(refusal: &SessionRefusal) -> &'static str {
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::QueueFull { .. } => "overloaded",
         SessionRefusal::RequestTooLong { .. } => "message_too_large",
+        SessionRefusal::KeyTooLong { .. }
+        | SessionRefusal::TitleTooLong { .. }
+        | SessionRefusal::TitleBlank => INVALID_PARAMS_REASON,
         SessionRefusal::UnknownAgent(_) => "unknown_model",
         SessionRefusal::LogUnavailable { .. }
         | SessionRefusal::Closing { .. }

@@ -227,6 +227,13 @@ enum RefusalForm {
     TooManyQueuedBytes {
         limit: usize,
     },
+    KeyTooLong {
+        limit: usize,
+    },
+    TitleTooLong {
+        limit: usize,
+    },
+    TitleBlank,
     Closing {
         #[serde(with = "ClosingForm")]
         part: ClosingPart,
@@ -485,6 +492,9 @@ mod tests {
             R::SessionHeld { session, holder: reason.clone() },
             R::TooManySessions { limit },
             R::TooManyQueuedBytes { limit },
+            R::KeyTooLong { limit },
+            R::TitleTooLong { limit },
+            R::TitleBlank,
             R::Busy { active: run.clone() },
             R::QueueFull { limit },
             R::NoActiveRun,

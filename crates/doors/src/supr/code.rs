@@ -137,6 +137,9 @@ pub(super) fn stop_refused(refusal: &SessionRefusal) -> FrameError {
         | SessionRefusal::UnknownAgent(_)
         | SessionRefusal::TooManyRequests { .. }
         | SessionRefusal::TooManyQueuedBytes { .. }
+        | SessionRefusal::KeyTooLong { .. }
+        | SessionRefusal::TitleTooLong { .. }
+        | SessionRefusal::TitleBlank
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::MediaUnavailable { .. }
         | SessionRefusal::LogUnavailable { .. }
@@ -163,8 +166,11 @@ pub(super) fn input_refused(refusal: &SessionRefusal) -> (&'static str, bool) {
         SessionRefusal::SessionHeld { .. } | SessionRefusal::TooManySessions { .. } => {
             ("SESSION_IN_USE", true)
         }
-        // The same input is too long again; after an unknown outcome, it could start a second run.
+        // The same input is refused again; after an unknown outcome, it could start a second run.
         SessionRefusal::RequestTooLong { .. }
+        | SessionRefusal::KeyTooLong { .. }
+        | SessionRefusal::TitleTooLong { .. }
+        | SessionRefusal::TitleBlank
         | SessionRefusal::OutcomeUnknown(_)
         | SessionRefusal::OwnerSilent { .. } => ("INTERNAL_ERROR", false),
         SessionRefusal::UnknownSession(_)

@@ -63,7 +63,7 @@ pub const MAX_SENT_MEDIA_BYTES: u64 = 64 << 20;
 pub const MAX_WATCHED: usize = 16;
 
 /// The longest `key` of a message, in bytes. The door ignores a longer one.
-pub const MAX_KEY_BYTES: usize = 128;
+pub const MAX_KEY_BYTES: usize = parlor_vocab::MAX_KEY_BYTES;
 
 /// The longest session id, in bytes. Every activity repeats it.
 pub const MAX_SESSION_ID_BYTES: usize = 256;

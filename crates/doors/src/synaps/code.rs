@@ -46,6 +46,9 @@ pub(super) fn refusal_text(refusal: &SessionRefusal) -> String {
         | SessionRefusal::UnknownAgent(_)
         | SessionRefusal::TooManyRequests { .. }
         | SessionRefusal::TooManyQueuedBytes { .. }
+        | SessionRefusal::KeyTooLong { .. }
+        | SessionRefusal::TitleTooLong { .. }
+        | SessionRefusal::TitleBlank
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::MediaUnavailable { .. }
         | SessionRefusal::LogUnavailable { .. }

@@ -1,8 +1,8 @@
 //! Decides what a command changes: the events to append and the effects to start afterwards.
 
 use parlor_vocab::{
-    AgentId, HistoryItem, IdSource, Message, MessageId, QueuedInput, Role, RunEvent, RunId, SessionCommand,
-    SessionEvent, SessionRefusal, SessionReply, StopCause, UserInput, WhenBusy,
+    AgentId, HistoryItem, IdSource, MAX_KEY_BYTES, Message, MessageId, QueuedInput, Role, RunEvent, RunId,
+    SessionCommand, SessionEvent, SessionRefusal, SessionReply, StopCause, UserInput, WhenBusy,
 };
 
 use super::Session;
@@ -13,6 +13,9 @@ pub const MAX_QUEUED_INPUTS: usize = 16;
 
 /// The length in characters of a title that is taken from the first input of an unnamed session.
 pub const TITLE_CHARS: usize = 60;
+
+/// The longest title, in characters. Titles are shown on one line.
+pub const MAX_TITLE_CHARS: usize = 200;
 
 /// The reason of a stop when the client gives none.
 const DEFAULT_STOP_REASON: &str = "Stopped by user.";
@@ -74,7 +77,9 @@ impl Session {
             SessionCommand::Unqueue(run) => Ok(self.unqueue(|queued| *queued == run)),
             SessionCommand::ClearHistory => self.clear_history(),
             SessionCommand::Compact { keep } => self.compact(keep),
-            SessionCommand::Rename { title } => Ok(done(SessionEvent::Renamed { title: visible(&title) })),
+            SessionCommand::Rename { title } => {
+                Ok(done(SessionEvent::Renamed { title: checked_title(&title)? }))
+            }
             SessionCommand::ChooseAgent(choice) => Ok(done(SessionEvent::AgentChosen(choice))),
         }
     }
@@ -86,6 +91,9 @@ impl Session {
         resolved: &ResolvedChoice,
         ids: &dyn IdSource,
     ) -> Result<Decision, SessionRefusal> {
+        if input.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES) {
+            return Err(SessionRefusal::KeyTooLong { limit: MAX_KEY_BYTES });
+        }
         if let Some(run) = self.run_with_key_of(&input) {
             return Ok(Decision {
                 events: vec![],
@@ -236,6 +244,24 @@ impl Session {
     }
 }
 
+/// The title without invisible characters. Refused if nothing is left, or too much.
+fn checked_title(title: &str) -> Result<String, SessionRefusal> {
+    let title = visible(title);
+    if is_blank(&title) {
+        return Err(SessionRefusal::TitleBlank);
+    }
+    if title.chars().nth(MAX_TITLE_CHARS).is_some() {
+        return Err(SessionRefusal::TitleTooLong { limit: MAX_TITLE_CHARS });
+    }
+    Ok(title)
+}
+
+/// The title of a new session, cut to [`MAX_TITLE_CHARS`]. `None` if it has no visible character.
+pub(crate) fn first_title(title: &str) -> Option<String> {
+    let title: String = visible(title).chars().take(MAX_TITLE_CHARS).collect();
+    (!is_blank(&title)).then_some(title)
+}
+
 /// The first line of `text` with visible characters, cut to [`TITLE_CHARS`].
 fn title_of(text: &str) -> Option<String> {
     let line = text.lines().find(|line| !is_blank(line))?.replace('\t', " ");
@@ -256,6 +282,21 @@ fn done(event: SessionEvent) -> Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_title_is_visible_and_short() {
+        assert_eq!(checked_title("\u{202e}a\u{200b} b").as_deref(), Ok("a b"));
+        for blank in ["", " ", "\0\u{202e}", "\u{200d}"] {
+            assert_eq!(checked_title(blank), Err(SessionRefusal::TitleBlank), "{blank:?}");
+            assert_eq!(first_title(blank), None, "{blank:?}");
+        }
+        let longest = "\u{e4}".repeat(MAX_TITLE_CHARS);
+        assert_eq!(checked_title(&longest).as_ref(), Ok(&longest));
+        let too_long = format!("{longest}x");
+        let limit = MAX_TITLE_CHARS;
+        assert_eq!(checked_title(&too_long), Err(SessionRefusal::TitleTooLong { limit }));
+        assert_eq!(first_title(&too_long), Some(longest));
+    }
 
     #[test]
     fn a_title_is_the_first_visible_line_cut_short() {

@@ -11,8 +11,9 @@ mod state;
 #[cfg(test)]
 mod properties;
 
+pub(crate) use decide::first_title;
 pub(crate) use history::History;
 
-pub use decide::{Decision, Effect, MAX_QUEUED_INPUTS, ResolvedChoice, TITLE_CHARS};
+pub use decide::{Decision, Effect, MAX_QUEUED_INPUTS, MAX_TITLE_CHARS, ResolvedChoice, TITLE_CHARS};
 pub use report::{FinishedRun, RunOutcome};
 pub use state::{MAX_KEYS, OpenRun, Session};

@@ -11,6 +11,7 @@ use super::Sessions;
 use super::handle::OpenSession;
 use super::open_sessions::Route;
 use crate::redact::clean_event;
+use crate::session::first_title;
 
 impl Sessions {
     /// Creates a session with the id `id`, or with a new id, and returns the id once the session is durable.
@@ -20,7 +21,8 @@ impl Sessions {
         new_session: NewSession,
     ) -> Result<SessionId, SessionRefusal> {
         let choice = self.shared.deps.agents.recorded(&AgentChoice::default(), new_session.choice)?;
-        let created = SessionEvent::Created(NewSession { choice, ..new_session });
+        let title = new_session.title.as_deref().and_then(first_title);
+        let created = SessionEvent::Created(NewSession { choice, title, ..new_session });
         self.create_with(id, vec![(self.shared.deps.clock.now(), created)]).await
     }
 

@@ -44,6 +44,14 @@ impl From<SessionRefusal> for SessionApiError {
         if matches!(refusal, SessionRefusal::UnknownSession(_)) {
             return Self::Unknown;
         }
+        if matches!(
+            refusal,
+            SessionRefusal::KeyTooLong { .. }
+                | SessionRefusal::TitleTooLong { .. }
+                | SessionRefusal::TitleBlank
+        ) {
+            return Self::Invalid(refusal.to_string());
+        }
         if matches!(refusal, SessionRefusal::OwnerSilent { .. }) {
             return Self::NoReply(refusal.to_string());
         }

@@ -86,10 +86,11 @@ fn log_in(home: &Home, browser: &mut Browser) {
     assert_eq!(login.wait(), ("Logged in to x as alice@example.org.\n".to_owned(), String::new(), Some(0)));
 }
 
-/// Changes the stored login so that its token looks expired.
+/// Changes the stored login so that its token looks old and expired. Parlor does not renew a new one.
 fn expire(home: &Home) {
     let file = home.state().join("secrets/login-x");
     let mut login: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    login["obtained_at"] = 0.into();
     login["expires_at"] = 1.into();
     std::fs::write(&file, login.to_string()).unwrap();
 }

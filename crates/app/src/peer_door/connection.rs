@@ -477,7 +477,8 @@ mod tests {
         let mut line = String::new();
         while !line.contains(text) {
             line.clear();
-            assert_ne!(from.read_line(&mut line).await.unwrap(), 0, "no line contains {text}");
+            let read = timeout(TIMEOUT, from.read_line(&mut line)).await.expect("a line").unwrap();
+            assert_ne!(read, 0, "no line contains {text}");
         }
     }
 

@@ -117,6 +117,11 @@ impl Watcher {
         self.read_entries.iter().map(|entry| text_bytes(&entry.event)).sum()
     }
 
+    /// Whether an event that was read from the log and not delivered yet has texts of at least `bytes`.
+    pub fn has_read_ahead_of(&self, bytes: usize) -> bool {
+        self.read_entries.iter().any(|entry| text_bytes(&entry.event) >= bytes)
+    }
+
     /// Frees the events that were read from the log and not delivered yet. The watcher reads them again when it needs
     /// them.
     pub fn forget_read_ahead(&mut self) {
@@ -583,6 +588,7 @@ mod tests {
             drop(held);
             let Ok(SessionUpdate::Entry(entry)) = watcher.next().await else { panic!("no event") };
             assert_eq!((entry.seq, watcher.read_ahead_bytes()), (Seq(seq), ahead));
+            assert_eq!(watcher.has_read_ahead_of(3), seq < 3);
             assert_eq!(permits.available_permits(), 0);
             assert!(watcher.take_read_permit().is_some());
             watcher.forget_read_ahead();

@@ -16,7 +16,7 @@ use axum::response::Response;
 use futures_util::stream::unfold;
 use parlor_doors::supr::Replay;
 use parlor_engine::{Watcher, text_bytes};
-use parlor_transport::{CloseReason, block_in_place_if_large};
+use parlor_transport::{CloseReason, LONG_FRAME_BYTES, block_in_place_if_large};
 use parlor_vocab::{Clock, Seq, SessionId, SessionUpdate};
 use tokio::time::timeout;
 
@@ -160,6 +160,10 @@ impl EventStream {
     /// Reserves memory for a message, and for the events that were read with it if there is enough. Otherwise these are
     /// freed: a small message does not wait because of them.
     async fn reserve(&mut self, message_bytes: usize) -> Result<(), NoMemory> {
+        // Encoding a large event takes several times its memory, so it happens only with the permit of the read.
+        if self.watcher.has_read_ahead_of(LONG_FRAME_BYTES) {
+            self.watcher.forget_read_ahead();
+        }
         let all = message_bytes + self.watcher.read_ahead_bytes();
         if self.memory.reserve(all, Duration::ZERO).await.is_ok() {
             return Ok(());

@@ -3,7 +3,7 @@
 //! A hostile provider chooses its token: `AAAA…AB` would be compared to its end at every position of `AAAA…`, and a token
 //! of escapes can be read in many ways. Ordinary secrets and texts differ after a few bytes, which are free.
 
-/// How many bytes may be compared for each byte of a text, beside [`FREE_WORK`].
+/// How many bytes may be compared for each byte of a text, beside `FREE_WORK`.
 pub const WORK_PER_BYTE: usize = 64;
 
 /// How many bytes more may be compared for each text, so that short texts are never too much work.

@@ -203,15 +203,23 @@ async fn a_request_is_submitted_although_the_frame_before_it_could_not_be_writte
     served.task.await.unwrap();
 }
 
-/// Reads some of what the server sends after each `pause`, until the server has sent the frame or drops the connection.
-/// Returns how many bytes came.
-async fn read_slowly(client: &mut TcpStream, frame_bytes: usize, pause: Duration) -> usize {
+/// Reads up to `at_once` bytes after each `pause`, until the server has sent the frame or drops the connection. Returns how
+/// many bytes came.
+async fn read_slowly(client: &mut TcpStream, frame_bytes: usize, at_once: usize, pause: Duration) -> usize {
     let (mut piece, mut count) = (vec![0; 1 << 20], 0);
     while count < frame_bytes {
         tokio::time::sleep(pause).await;
-        match client.read(&mut piece).await {
-            Ok(0) | Err(_) => break,
-            Ok(bytes) => count += bytes,
+        let before = count;
+        while count < before + at_once {
+            match client.try_read(&mut piece) {
+                Ok(0) => return count,
+                Ok(bytes) => count += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => return count,
+            }
+        }
+        if client.readable().await.is_err() {
+            return count;
         }
     }
     count
@@ -222,12 +230,17 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_reads_slowly_gets_the_whole_frame() {
     let keepalive = Keepalive { write_timeout: WRITE_TIMEOUT, ..LONG_TIMEOUTS };
-    let served = served(keepalive, &[large()]).await;
-    let begun = Instant::now();
-    let mut client = served.client.into_inner();
-    let count = read_slowly(&mut client, large().len(), WRITE_TIMEOUT / 2).await;
-    assert!(count >= large().len(), "the connection ended after {count} bytes");
-    assert!(begun.elapsed() > 2 * WRITE_TIMEOUT, "the frame was not sent slowly: {:?}", begun.elapsed());
+    let frame = vec![b'x'; 60 << 20];
+    // Once so little that the kernel does not tell the server of it, and once so much that it does: then the time counts
+    // from there, and not from the beginning.
+    for (at_once, pause) in [(1 << 20, WRITE_TIMEOUT / 2), (8 << 20, WRITE_TIMEOUT * 9 / 10)] {
+        let served = served(keepalive, std::slice::from_ref(&frame)).await;
+        let begun = Instant::now();
+        let mut client = served.client.into_inner();
+        let count = read_slowly(&mut client, frame.len(), at_once, pause).await;
+        assert!(count >= frame.len(), "the connection ended after {count} bytes, read {at_once} at once");
+        assert!(begun.elapsed() > 2 * WRITE_TIMEOUT, "the frame was not sent slowly: {:?}", begun.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,7 +248,7 @@ async fn a_peer_that_reads_nothing_is_dropped_after_the_write_timeout() {
     let keepalive = Keepalive { write_timeout: WRITE_TIMEOUT, ..LONG_TIMEOUTS };
     let served = served(keepalive, &[large()]).await;
     let begun = Instant::now();
-    served.task.await.unwrap();
+    timeout(10 * WRITE_TIMEOUT, served.task).await.expect("the server drops the peer").unwrap();
     assert!((WRITE_TIMEOUT..2 * WRITE_TIMEOUT).contains(&begun.elapsed()), "{:?}", begun.elapsed());
 }
 
@@ -249,7 +262,7 @@ async fn a_peer_that_reads_slowly_is_dropped_when_others_wait_for_its_memory() {
     let mut waiting = memory.account();
     waiting.set_arriving(MIN_FRAME_MEMORY);
     let waits = tokio::spawn(async move { poll_fn(|cx| waiting.poll_room(cx)).await });
-    let count = read_slowly(&mut client, large().len(), WRITE_TIMEOUT / 2).await;
+    let count = read_slowly(&mut client, large().len(), 1 << 20, WRITE_TIMEOUT / 2).await;
     assert!(count < large().len(), "the whole frame came");
     waits.await.unwrap();
 }

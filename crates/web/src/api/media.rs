@@ -107,7 +107,7 @@ mod tests {
 
     use futures_util::{FutureExt, StreamExt};
     use parlor_transport::FrameMemory;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::{Instant, sleep, timeout};
 
     use super::*;
     use crate::response_memory::HTTP_WRITE_WAIT;
@@ -125,7 +125,7 @@ mod tests {
         }
         download.next().await.unwrap().unwrap();
         let begun = Instant::now();
-        memory.stalled().await;
+        timeout(2 * HTTP_WRITE_WAIT, memory.stalled()).await.expect("the client has stalled");
         assert_eq!(begun.elapsed(), HTTP_WRITE_WAIT);
         drop(download);
         assert!(memory.stalled().now_or_never().is_none(), "nothing is being sent");

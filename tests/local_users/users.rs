@@ -11,7 +11,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 pub(crate) const OWNER: u32 = 61_001;
 /// Another user of the same machine.
 pub(crate) const OTHER_USER: u32 = 61_002;
-/// A third one.
+/// A third user of the machine, such as that of a proxy.
 pub(crate) const THIRD_USER: u32 = 61_003;
 pub(crate) const ROOT: u32 = 0;
 

@@ -246,7 +246,7 @@ async fn rule_files_beyond_the_limit_are_named_unless_rules_are_not_used() {
     assert!(text.starts_with("a:1:needle\n") && !text.contains("not obeyed"), "{text}");
 }
 
-/// Knows one secret.
+/// A redactor that knows one secret.
 struct OneSecret;
 
 impl Redact for OneSecret {

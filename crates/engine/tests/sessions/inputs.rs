@@ -70,7 +70,7 @@ impl Agent for ScriptedAgent {
     }
 }
 
-/// Knows one secret.
+/// A redactor that knows one secret.
 struct OneSecret;
 
 impl Redact for OneSecret {

@@ -106,7 +106,7 @@ impl IgnoreRules {
     }
 }
 
-/// What [`read_rules`] found.
+/// The content of a file of ignore rules, if it can be used.
 enum RuleFile {
     Text(String),
     TooLarge,

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use parlor_engine::{Agents, MediaStore, SessionDeps, Sessions};
-use parlor_log::{Announcement, EventLog, OPEN_CHECK_WAIT, SqliteLog, SystemClock, TimeOrderedIds};
+use parlor_log::{Announcement, EventLog, OPEN_CHECK_WAIT, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_process::set_child_limits;
 use parlor_tools::{RubyTool, ShellTool, Toolbox};
 use parlor_vocab::AgentId;
 
 use crate::environment::Environment;
+use crate::event_log;
 use crate::models::{Builder, Keys};
 use crate::peer_door::{self, PeerDoor};
 use crate::redaction::Redaction;
@@ -61,6 +62,15 @@ impl Home {
         Ok(Self { data_folder: Some(folder).filter(|folder| *folder != self.path), ..self })
     }
 
+    /// Uses the log at `url` instead of the one that the settings name, if it is given.
+    pub(crate) fn with_log_url(mut self, url: Option<&str>) -> anyhow::Result<Self> {
+        let log =
+            self.config.log.with_url(url).map_err(|error| anyhow::anyhow!("the address of --log {error}"))?;
+        log.password_in_url().iter().for_each(|password| self.redaction.learner()(password));
+        self.config.log = log;
+        Ok(self)
+    }
+
     /// Adds an agent for each provider, for a process that may get keys while it runs.
     pub(crate) fn with_all_providers(self) -> Self {
         Self { config: self.config.with_all_providers(), ..self }
@@ -100,19 +110,20 @@ impl Home {
         environment.for_commands(&self.config.tools.environment)
     }
 
-    /// Opens the session registry over the log in this folder, for a command that ends soon: it reaches sessions that other
+    /// Opens the session registry over the log, for a command that ends soon: it reaches sessions that other
     /// processes have open, but they do not reach its own. Must be called within a tokio runtime.
-    pub(crate) fn sessions(&self, environment: &Environment) -> anyhow::Result<Arc<Sessions>> {
+    pub(crate) async fn sessions(&self, environment: &Environment) -> anyhow::Result<Arc<Sessions>> {
         let sessions =
-            self.open_sessions(environment, OPEN_CHECK_WAIT, Announcement::default(), |log| log)?;
+            self.open_sessions(environment, OPEN_CHECK_WAIT, Announcement::default(), |log| log).await?;
         let sessions = sessions.leaving_queued_inputs();
         Ok(Arc::new(peer_door::connect(self.data_folder(), self.config.joins_sessions, sessions)))
     }
 
     /// Like [`sessions`](Self::sessions), for a process that stays: others reach its sessions too.
-    pub(crate) fn shared_sessions(&self, environment: &Environment) -> anyhow::Result<Arc<Sessions>> {
+    pub(crate) async fn shared_sessions(&self, environment: &Environment) -> anyhow::Result<Arc<Sessions>> {
         let door = PeerDoor::open(self.data_folder(), self.config.joins_sessions);
-        let sessions = self.open_sessions(environment, OPEN_CHECK_WAIT, door.announcement(), |log| log)?;
+        let sessions =
+            self.open_sessions(environment, OPEN_CHECK_WAIT, door.announcement(), |log| log).await?;
         let sessions = Arc::new(door.connect(sessions));
         door.serve(&sessions);
         Ok(sessions)
@@ -120,22 +131,22 @@ impl Home {
 
     /// Opens the session registry for a server that `door` serves: `wrap` may put a layer around the log, and the database
     /// check is short.
-    pub(crate) fn sessions_for_server(
+    pub(crate) async fn sessions_for_server(
         &self,
         environment: &Environment,
         door: &PeerDoor,
         wrap: impl FnOnce(Arc<dyn EventLog>) -> Arc<dyn EventLog>,
     ) -> anyhow::Result<Sessions> {
-        let sessions = self.open_sessions(environment, SERVE_CHECK_WAIT, door.announcement(), wrap)?;
+        let sessions = self.open_sessions(environment, SERVE_CHECK_WAIT, door.announcement(), wrap).await?;
         Ok(door.connect(sessions))
     }
 
-    /// The folder of the log.
+    /// The folder of the SQLite log and of attached files.
     fn data_folder(&self) -> &Path {
         self.data_folder.as_deref().unwrap_or(&self.path)
     }
 
-    fn open_sessions(
+    async fn open_sessions(
         &self,
         environment: &Environment,
         check_wait: Duration,
@@ -145,11 +156,9 @@ impl Home {
         let clock = Arc::new(SystemClock);
         let agents = agents(self, environment)?;
         let folder = self.data_folder();
-        let log = SqliteLog::open_with_check_wait(folder, Arc::clone(&clock) as _, check_wait)
-            .with_context(|| format!("cannot open the state folder {}", folder.display()))?;
-        log.announce(announcement);
+        let log = event_log::open(&self.config, folder, announcement, check_wait).await?;
         let sessions = Sessions::new(SessionDeps {
-            log: wrap(Arc::new(log)),
+            log: wrap(log),
             agents,
             media: MediaStore::open(folder)?,
             tools: tools(environment),

@@ -7,6 +7,7 @@ mod command_variables;
 mod console;
 mod doctor;
 mod environment;
+mod event_log;
 mod gc;
 mod hand_over;
 mod hardening;
@@ -101,7 +102,11 @@ fn run(command: Command, environment: &Environment) -> anyhow::Result<ExitCode> 
         }),
         Command::Replay(options) => {
             // Who watches live may take the session over, and then others must reach it here.
-            let open = if options.is_live() { Home::shared_sessions } else { Home::sessions };
+            let is_live = options.is_live();
+            let open = async |home: &Home, environment: &Environment| match is_live {
+                true => home.shared_sessions(environment).await,
+                false => home.sessions(environment).await,
+            };
             with_sessions(environment, open, async |home, sessions| {
                 let replayed =
                     replay::replay(home, environment, sessions, options, console, &mut stdout()).await;
@@ -114,14 +119,14 @@ fn run(command: Command, environment: &Environment) -> anyhow::Result<ExitCode> 
 /// Opens the sessions of the state folder with `open`, runs `work` with them, and closes them.
 fn with_sessions(
     environment: &Environment,
-    open: impl FnOnce(&Home, &Environment) -> anyhow::Result<Arc<Sessions>>,
+    open: impl AsyncFnOnce(&Home, &Environment) -> anyhow::Result<Arc<Sessions>>,
     work: impl AsyncFnOnce(&Home, &Arc<Sessions>) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     // One thread: child processes get a signal when the thread that started them ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         let home = Home::open(environment)?;
-        let sessions = open(&home, environment)?;
+        let sessions = open(&home, environment).await?;
         // Report the error before closing: closing can take long if the disk caused the error.
         let done = work(&home, &sessions).await.unwrap_or_else(|error| report(&error));
         if tokio::time::timeout(CLOSE_WAIT, sessions.close()).await.is_err() {
@@ -131,6 +136,7 @@ fn with_sessions(
                 "parlor: the last events of a session could not be recorded in time; the session is repaired when it is next opened"
             );
         }
+        sessions.close_log().await;
         Ok(done)
     });
     // Do not wait for tasks that block on a disk or a terminal.

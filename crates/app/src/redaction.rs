@@ -13,6 +13,7 @@ use parlor_engine::Redact;
 use parlor_web::{LearnSecret, TokenWatch};
 
 use crate::environment::Environment;
+use crate::event_log;
 use crate::settings::Config;
 use crate::token;
 
@@ -43,6 +44,10 @@ impl Redaction {
         ];
         for secret in configured.into_iter().chain(other_tokens.into_iter().flatten().map(String::as_str)) {
             redactor.learn(&Secret::new(secret));
+        }
+        let file_or_variable = event_log::password(&config.log).ok().flatten();
+        for password in config.log.password_in_url().into_iter().chain(file_or_variable) {
+            redactor.learn(&Secret::new(&password));
         }
         let token_watch = Arc::new(TokenWatch::new(home.join(token::FILE), learner(&redactor)));
         Self { redactor, token_watch }

@@ -159,6 +159,10 @@ pub trait EventLog: Send + Sync {
 
     /// Returns the space of deleted sessions to the file system, in steps between which others can append.
     async fn reclaim(&self) -> Result<Reclaimed, LogError>;
+
+    /// Gives back what this process holds in a shared store, so that others need not find out that it has ended. For a
+    /// process that ends: the log may refuse all further writes.
+    async fn close(&self) {}
 }
 
 /// Whether deleted text is gone from all files of the store.

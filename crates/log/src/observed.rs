@@ -138,6 +138,10 @@ impl EventLog for ObservedLog {
     async fn reclaim(&self) -> Result<Reclaimed, LogError> {
         self.log.reclaim().await
     }
+
+    async fn close(&self) {
+        self.log.close().await;
+    }
 }
 
 /// Reports the end of an append when it is dropped, which also happens if the caller gives up.

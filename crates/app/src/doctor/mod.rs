@@ -7,6 +7,7 @@ mod database;
 pub(crate) mod enforced;
 mod models;
 mod recover;
+mod shared_log;
 mod state;
 mod system;
 
@@ -19,6 +20,7 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::environment::Environment;
 use crate::json;
+use crate::settings::Config;
 use crate::state_folder_trust;
 
 /// The flags of `parlor doctor`.
@@ -115,7 +117,10 @@ pub(crate) fn doctor(
         }
         Ok(home) => {
             findings.extend(state::check(home, environment));
-            findings.push(database::check(home));
+            findings.push(match Config::load(home) {
+                Ok(config) if config.log.url.is_some() => shared_log::check(&config),
+                Ok(_) | Err(_) => database::check(home),
+            });
             findings.extend(models::check(home, environment));
         }
         Err(error) => {

@@ -61,7 +61,7 @@ pub(crate) fn serve(environment: &Environment) -> anyhow::Result<ExitCode> {
         // A client may set keys through the door, so there is an agent for each provider.
         let skills = environment.user_home.as_ref().map(|home| PathBuf::from(home).join(SKILLS));
         let home = Home::open(environment)?.with_all_providers().with_skill_folder(skills);
-        let sessions = home.shared_sessions(environment)?;
+        let sessions = home.shared_sessions(environment).await?;
         let folder = std::env::current_dir().context("the working folder does not exist any more")?;
         let accounts = Arc::new(HomeAccounts::new(&home, environment, folder.clone()));
         let server = server(&home, &accounts, environment, folder).await;
@@ -73,6 +73,7 @@ pub(crate) fn serve(environment: &Environment) -> anyhow::Result<ExitCode> {
         parlor_process::unmap_startup_code();
         parlor_transport::serve_stdio(LoafMachine::new(server), backend).await?;
         hand_over(&sessions).await;
+        sessions.close_log().await;
         Ok(ExitCode::SUCCESS)
     });
     // Do not wait for tasks that block on a disk or a provider.

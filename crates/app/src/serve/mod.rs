@@ -53,6 +53,12 @@ pub(crate) struct Options {
     /// Where the Supex REPL listens; port 0 picks a free one [default: 127.0.0.1:4433]
     #[arg(long, value_name = "ADDR", overrides_with = "supex_repl")]
     supex_repl: Option<String>,
+    /// Where the events of sessions are kept: sqlite: (in the state folder) or postgres://USER@HOST/DATABASE
+    ///
+    /// Overrides [log] url in parlor.toml. Other users can see the arguments of a program: put the password into the file
+    /// that [log] password_file names, or into the variable PGPASSWORD.
+    #[arg(long, value_name = "URL", overrides_with = "log")]
+    log: Option<String>,
     /// Open neither the Supex bridge nor the Supex REPL
     #[arg(long, conflicts_with_all = ["supex", "supex_repl"])]
     no_supex: bool,
@@ -81,7 +87,7 @@ async fn serve_doors(
 ) -> anyhow::Result<()> {
     let termination_signal = parlor_transport::termination_signal()?;
     // The user may add a key for any provider while the server runs.
-    let home = Home::open(environment)?.with_all_providers();
+    let home = Home::open(environment)?.with_all_providers().with_log_url(options.log.as_deref())?;
     let redaction = home.redaction().clone();
     let _log_writer = logging::start(environment.log.as_deref(), stderr().is_terminal(), redaction)?;
     if enforced::is_root() {

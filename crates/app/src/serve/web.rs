@@ -89,7 +89,8 @@ pub(super) async fn open(
     let sessions = home.sessions_for_server(environment, &door, |log| {
         let readiness = readiness.insert(Readiness::new(Arc::clone(&log), home.path()));
         Arc::new(LogMetrics::new(Arc::clone(&metrics), Arc::clone(readiness)).observe(log))
-    })?;
+    });
+    let sessions = sessions.await?;
     let readiness = readiness.context("the sessions were opened without a log")?;
     raise_descriptor_limit(config.max_connections as u64);
     let keepalive = &config.keepalive;
@@ -242,6 +243,7 @@ async fn end(sessions: &Sessions) {
             "could not record the end of every run in time; a session records it when it is opened again"
         );
     }
+    sessions.close_log().await;
 }
 
 #[cfg(test)]

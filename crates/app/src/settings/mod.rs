@@ -5,6 +5,7 @@
 
 pub(crate) mod auth;
 mod kind;
+pub(crate) mod log;
 pub(crate) mod models;
 mod page;
 mod read;
@@ -26,6 +27,7 @@ use parlor_model::provider::ProviderKind;
 use parlor_transport::AllowLocal;
 
 use self::auth::{LoginConfig, LoginDrafts};
+use self::log::LogConfig;
 use self::models::{BUILT_IN, ModelAgentConfig, ModelConfig, ModelDrafts, SpendingConfig};
 use self::read::{Assignment, Value};
 use self::supex::SupexConfig;
@@ -57,6 +59,8 @@ pub(crate) struct Config {
     has_configured_model_agents: bool,
     /// The providers that one can log in to, by name.
     pub(crate) auth: BTreeMap<String, LoginConfig>,
+    /// Where the events of sessions are kept.
+    pub(crate) log: LogConfig,
     /// The limits of `parlor gc`.
     pub(crate) retention: RetentionConfig,
     /// Whether to store secrets in the system's keyring if there is one.
@@ -117,6 +121,7 @@ impl Default for Config {
             is_default_chosen: false,
             has_configured_model_agents: false,
             auth: BTreeMap::new(),
+            log: LogConfig::default(),
             retention: RetentionConfig { days: Some(90), max_size: Some(10 << 30) },
             keyring: true,
             allow_local: AllowLocal::default(),
@@ -144,9 +149,12 @@ impl Config {
         Self::parse(home, &text).with_context(|| format!("{} is not valid", file.display()))
     }
 
-    /// Whether the settings themselves have a token.
+    /// Whether the settings themselves have a token or a password.
     pub(crate) fn has_secret(&self) -> bool {
-        self.supr.token.is_some() || self.supex.token.is_some() || self.supex.upstream_token.is_some()
+        self.supr.token.is_some()
+            || self.supex.token.is_some()
+            || self.supex.upstream_token.is_some()
+            || self.log.password_in_url().is_some()
     }
 
     fn parse(home: &Path, text: &str) -> Result<Self, SettingsError> {
@@ -187,6 +195,10 @@ impl Config {
                     .tools
                     .set(member, value)
                     .map_err(|error| SettingsError::at(line, format!("tools.{member}: {error}")))?,
+                (["log", member], value) => config
+                    .log
+                    .set(home, member, value)
+                    .map_err(|error| SettingsError::at(line, format!("log.{member}: {error}")))?,
                 (["retention", _], Value::Days(days)) => config.retention.days = days,
                 (["retention", _], Value::Size(size)) => config.retention.max_size = size,
                 (["serve", "max_frame_memory"], Value::Size(size)) => config.max_frame_memory = size,

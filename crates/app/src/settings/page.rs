@@ -58,6 +58,10 @@ openai = \"gpt-5.6\"
 gemini = \"gemini-3.5-flash\"
 openrouter = \"anthropic/claude-sonnet-5\"
 
+[log]
+url = \"postgres://parlor@db.example/parlor\"
+password_file = \"database.password\"
+
 [spending]
 session = 5.0
 day = 20.0

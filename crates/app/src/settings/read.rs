@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(
             error("[zzz]\n"),
             "line 1: there is no setting \"zzz\"; there are: default_agent, agents, auth, channels, \
-             default_models, models, retention, secrets, serve, sessions, spending, tools"
+             default_models, log, models, retention, secrets, serve, sessions, spending, tools"
         );
     }
 

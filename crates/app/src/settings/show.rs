@@ -115,7 +115,8 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
             let supex = name.strip_prefix("channels.supex.").and_then(|member| config.supex.value(member));
             let supr = || name.strip_prefix("channels.supr.").and_then(|member| config.supr.value(member));
             let tools = || name.strip_prefix("tools.").and_then(|member| config.tools.value(member));
-            supex.or_else(supr).or_else(tools).map_or_else(Vec::new, single)
+            let log = || name.strip_prefix("log.").and_then(|member| config.log.value(member));
+            supex.or_else(supr).or_else(tools).or_else(log).map_or_else(Vec::new, single)
         }
     }
 }

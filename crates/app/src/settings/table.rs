@@ -351,6 +351,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
         doc: "The model that `openrouter` stands for.",
     },
     Setting {
+        name: "log.url",
+        kind: Kind::Text,
+        default: "`\"sqlite:\"`",
+        doc: "Where the events of sessions are kept: `\"sqlite:\"` is the database in the state folder, and an address such as `\"postgres://user@host/database\"` a PostgreSQL database that several nodes may share; `docs/postgres.md` describes it.",
+    },
+    Setting {
+        name: "log.password_file",
+        kind: Kind::File,
+        default: "the variable `PGPASSWORD`, else the password in `url`",
+        doc: "A file with the password of that database.",
+    },
+    Setting {
         name: "models.*.provider",
         kind: Kind::OneOf(&["openai", "openai-responses", "anthropic", "gemini", "openrouter", "ollama"]),
         default: "required",
@@ -543,6 +555,7 @@ mod tests {
             "auth",
             "channels",
             "default_models",
+            "log",
             "models",
             "retention",
             "secrets",

@@ -107,7 +107,7 @@ pub(crate) fn serve(options: Options, environment: &Environment) -> anyhow::Resu
         let usable = home.config().clone();
         // The parent may ask for a model of the settings though no agent has one.
         let home = home.with_all_providers();
-        let sessions = home.shared_sessions(environment)?;
+        let sessions = home.shared_sessions(environment).await?;
         let child = open_session(&sessions, &usable, &home, &base, options, environment).await?;
         let on_disconnect = home.config().when_owner_leaves;
         let client = SessionClient::new(Arc::clone(&sessions), on_disconnect);
@@ -115,6 +115,7 @@ pub(crate) fn serve(options: Options, environment: &Environment) -> anyhow::Resu
         parlor_process::unmap_startup_code();
         parlor_transport::serve_stdio(SynapsMachine::new(child), client).await?;
         hand_over(&sessions).await;
+        sessions.close_log().await;
         Ok(ExitCode::SUCCESS)
     });
     // Do not wait for tasks that block on a disk.

@@ -40,6 +40,12 @@ impl Sessions {
         close_all(self.open_sessions.take_all().await).await;
     }
 
+    /// Gives back what this process holds in a log that several processes share. Call it when all sessions are closed and
+    /// the process is about to end.
+    pub async fn close_log(&self) {
+        self.shared.deps.log.close().await;
+    }
+
     /// Like [`close`](Self::close), but leaves the sessions open that other processes use.
     pub(crate) async fn close_unless_peers_use(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);

@@ -369,6 +369,13 @@ fn split_hosts(config: &Config) -> Result<Vec<Config>, String> {
     Ok(split.collect())
 }
 
+/// The password in a URL.
+pub(super) fn password_in(url: &str) -> Option<String> {
+    let (plain_url, _) = OwnParameters::split_off(url).ok()?;
+    let config: Config = plain_url.parse().ok()?;
+    config.get_password().map(|password| String::from_utf8_lossy(password).into_owned())
+}
+
 /// The hosts and the database.
 fn store_name(config: &Config) -> String {
     let ports = config.get_ports();

@@ -26,7 +26,7 @@ mod wake;
 mod writer;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -124,6 +124,16 @@ impl PostgresOptions {
 }
 
 impl PostgresOptions {
+    /// The hosts and the database of the URL, without user, password and parameters. Fails if it is not the URL of a log.
+    pub fn store(&self) -> Result<String, LogError> {
+        Connector::new(&self.url, None).map(|connector| connector.store().to_owned())
+    }
+
+    /// The password in the URL, if there is one.
+    pub fn password_in_url(&self) -> Option<String> {
+        connect::password_in(&self.url)
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.node.is_empty() || self.node.len() > MAX_NODE_BYTES {
             return Err(format!("the name of a node has 1 to {MAX_NODE_BYTES} bytes"));
@@ -149,8 +159,8 @@ impl std::fmt::Debug for PostgresOptions {
 /// An event log in a PostgreSQL database, which several machines can share. It lives in the runtime that opened it.
 pub struct PostgresLog {
     shared: Arc<Shared>,
-    /// Taken by [`close`](Self::close).
-    writer: Option<JoinHandle<()>>,
+    /// Taken by [`close`](EventLog::close).
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The data that the handle, its leases and its tasks share.
@@ -221,23 +231,13 @@ impl PostgresLog {
         let writing = writer::connect(&shared).await.map_err(|error| shared.log_error(error))?;
         tokio::spawn(node::run(Arc::clone(&shared), heartbeat));
         tokio::spawn(wake::run(Arc::clone(&shared), listening));
-        let writer = Some(tokio::spawn(writer::run(Arc::clone(&shared), writing)));
-        Ok(Self { shared, writer })
+        let writer = tokio::spawn(writer::run(Arc::clone(&shared), writing));
+        Ok(Self { shared, writer: Mutex::new(Some(writer)) })
     }
 
     /// Sets what this process tells others of itself, and returns when they can see it.
     pub async fn announce(&self, announcement: Announcement) -> Result<(), LogError> {
         self.shared.announce(announcement).await
-    }
-
-    /// Carries out the queued requests, and returns when others can take the leases of this process. Dropping the log does
-    /// the same without waiting.
-    pub async fn close(mut self) {
-        self.shared.queue.close();
-        if let Some(writer) = self.writer.take() {
-            // An error means that the task panicked, which the panic hook has reported.
-            let _ = writer.await;
-        }
     }
 
     /// Sends a request to the writer and waits for its reply.
@@ -395,6 +395,10 @@ impl EventLog for PostgresLog {
         if self.shared.queue.is_closed() {
             return Err(LogError::Closed);
         }
+        // Without an incarnation this node holds no lease, so that it can read but not write.
+        if self.shared.incarnation().is_none() {
+            return Err(self.shared.unavailable("no heartbeat succeeded in time"));
+        }
         let node = self.shared.options.node.as_bytes();
         match self.shared.read_with_warning(group::PROBE, &[&node]).await? {
             (_, false) => Ok(()),
@@ -416,5 +420,16 @@ impl EventLog for PostgresLog {
     /// Returns nothing: autovacuum makes the space of deleted sessions free for later appends.
     async fn reclaim(&self) -> Result<Reclaimed, LogError> {
         Ok(Reclaimed { bytes: 0, erased: Erased::Later })
+    }
+
+    /// Carries out the queued requests, and returns when others can take the leases of this process. Dropping the log does
+    /// the same without waiting.
+    async fn close(&self) {
+        self.shared.queue.close();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            // An error means that the task panicked, which the panic hook has reported.
+            let _ = writer.await;
+        }
     }
 }

@@ -29,6 +29,9 @@ use crate::exec_server::{Dialect, Program};
 /// With this argument, the program is its own child process and writes bytes.
 const PRODUCE: &str = "produce";
 
+/// With this argument, the program measures only the exec door, which needs its peer.
+const EXEC: &str = "exec";
+
 /// With this argument, the program measures only the supex door, which needs no peer.
 const SUPEX: &str = "supex";
 
@@ -72,6 +75,10 @@ fn main() -> anyhow::Result<()> {
             print(&synaps::table(&synaps::measure(&absolute(&parlor)?, &absolute(&synaps)?)?));
             Ok(())
         }
+        (Some(EXEC), Some(parlor), Some(codex), None) => {
+            print(&exec_table(absolute(&parlor)?, absolute(&codex)?)?);
+            Ok(())
+        }
         (Some(LOAF), Some(parlor), None, None) => {
             print(&loaf::table(&loaf::measure(&absolute(&parlor)?)?));
             Ok(())
@@ -96,21 +103,16 @@ fn main() -> anyhow::Result<()> {
             print(&session_tables(&absolute(&parlor)?)?);
             Ok(())
         }
-        (Some(parlor), Some(peer), Some(synaps), Some(results)) => {
-            let synaps = synaps::measure(&absolute(parlor)?, &absolute(&synaps)?)?;
-            let parlor = Program { path: absolute(parlor)?, args: &["stdio", "exec"], dialect: Dialect::V0 };
-            let peer = Program {
-                path: absolute(&peer)?,
-                args: &["exec-server", "--listen", "stdio"],
-                dialect: Dialect::Current,
-            };
-            let exec = report::exec_table(&exec::measure(&parlor, &peer)?);
-            let supex = supex::table(&supex::measure(&parlor.path)?);
-            let supr = supr::table(&supr::measure(&parlor.path)?);
-            let loaf = loaf::table(&loaf::measure(&parlor.path)?);
-            let models = models::table(&models::measure(&parlor.path)?);
-            let sessions = session_tables(&parlor.path)?;
-            let sharing = sharing::table(&sharing::measure(&parlor.path)?);
+        (Some(parlor), Some(codex), Some(synaps), Some(results)) => {
+            let parlor = absolute(parlor)?;
+            let synaps = synaps::measure(&parlor, &absolute(&synaps)?)?;
+            let exec = exec_table(parlor.clone(), absolute(&codex)?)?;
+            let supex = supex::table(&supex::measure(&parlor)?);
+            let supr = supr::table(&supr::measure(&parlor)?);
+            let loaf = loaf::table(&loaf::measure(&parlor)?);
+            let models = models::table(&models::measure(&parlor)?);
+            let sessions = session_tables(&parlor)?;
+            let sharing = sharing::table(&sharing::measure(&parlor)?);
             let synaps = synaps::table(&synaps);
             let tables =
                 format!("{exec}\n{sessions}\n{sharing}\n{synaps}\n{supex}\n{supr}\n{loaf}\n{models}");
@@ -118,9 +120,17 @@ fn main() -> anyhow::Result<()> {
         }
         _ => bail!(
             "usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|loaf|models|sharing|supex|supr PARLOR, \
-             or parlor-bench synaps PARLOR SYNAPS"
+             or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec PARLOR CODEX"
         ),
     }
+}
+
+/// The table of the exec door.
+fn exec_table(parlor: PathBuf, codex: PathBuf) -> anyhow::Result<String> {
+    let parlor = Program { path: parlor, args: &["stdio", "exec"], dialect: Dialect::V0 };
+    let peer =
+        Program { path: codex, args: &["exec-server", "--listen", "stdio"], dialect: Dialect::Current };
+    Ok(report::exec_table(&exec::measure(&parlor, &peer)?))
 }
 
 /// The tables of the log and of sessions.

@@ -55,8 +55,8 @@ pub(crate) struct Options {
     supex_repl: Option<String>,
     /// Where the events of sessions are kept: sqlite: (in the state folder) or postgres://USER@HOST/DATABASE
     ///
-    /// Overrides [log] url in parlor.toml. Other users can see the arguments of a program: put the password into the file
-    /// that [log] password_file names, or into the variable PGPASSWORD.
+    /// Overrides log.url in parlor.toml. Other users can see the arguments of a program: put the password into the file
+    /// that log.password_file names, or into the variable PGPASSWORD.
     #[arg(long, value_name = "URL", overrides_with = "log")]
     log: Option<String>,
     /// Open neither the Supex bridge nor the Supex REPL

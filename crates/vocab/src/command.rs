@@ -1,6 +1,8 @@
 //! Commands to one session and the session's replies.
 
-use crate::{AgentChoice, Message, QueuedInput, RunId, UserInput};
+use crate::{
+    AgentChoice, Message, PolicyMode, QuestionAnswer, QuestionId, QueuedInput, RunId, Sender, UserInput,
+};
 
 /// The longest key of an input, in bytes. A session keeps the last keys in memory.
 pub const MAX_KEY_BYTES: usize = 128;
@@ -41,6 +43,17 @@ pub enum SessionCommand {
     },
     /// Changes the agent, model or reasoning effort of later runs.
     ChooseAgent(AgentChoice),
+    /// Changes the policy's mode of later runs.
+    ChooseMode(PolicyMode),
+    /// Answers a pending question. The first answer counts; a later one is refused.
+    AnswerQuestion {
+        /// The question.
+        question: QuestionId,
+        /// The answer.
+        answer: QuestionAnswer,
+        /// The client that answers.
+        by: Option<Sender>,
+    },
 }
 
 /// What a session does with an input that arrives while a run is active.

@@ -1,8 +1,8 @@
 //! Events of a session. A session's log holds them in order; an appended event never changes.
 
 use crate::{
-    AgentChoice, AgentId, EventId, Failure, Media, Message, MessageId, NewSession, QueuedInput, RunEnding,
-    RunId, StepId, Timestamp, ToolCallId, Usage, UserInput,
+    AgentChoice, AgentId, EventId, Failure, Media, Message, MessageId, NewSession, PolicyMode, QuestionEvent,
+    QueuedInput, RunEnding, RunId, StepId, Timestamp, ToolCallId, Usage, UserInput,
 };
 
 /// The number of an event in its session's log. The first event has number 1, and there are no gaps.
@@ -57,6 +57,11 @@ pub enum SessionEvent {
     },
     /// The agent, model or reasoning effort of later runs changed. `None` fields stay as they were.
     AgentChosen(AgentChoice),
+    /// The policy's mode of later runs changed.
+    ModeChosen {
+        /// The new mode.
+        mode: PolicyMode,
+    },
     /// An input was queued behind the active run.
     Queued(QueuedInput),
     /// Queued inputs were dropped and will not run.
@@ -119,6 +124,8 @@ pub enum RunEvent {
     Step(StepEvent),
     /// An event of a tool call.
     Tool(ToolEvent),
+    /// An event of a question about a tool call.
+    Question(QuestionEvent),
     /// An event of a subagent that works for this run.
     Subagent(SubagentEvent),
     /// An error occurred that does not by itself end the run.

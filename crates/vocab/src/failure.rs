@@ -84,6 +84,8 @@ failure_codes! {
     EditMismatch = "EDIT_MISMATCH",
     /// The limit of background processes is reached.
     LimitReached = "LIMIT_REACHED",
+    /// The policy or a person refused the call.
+    PolicyDenied = "POLICY_DENIED",
     /// The call took longer than its time limit and was ended.
     Timeout = "TIMEOUT",
 

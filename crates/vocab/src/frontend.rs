@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::{
-    AgentChoice, FileError, NamedFile, RegistryEvent, RegistryReply, RegistryRequest, SessionId,
-    SessionOverview, Timestamp,
+    AgentChoice, FileError, NamedFile, PolicyMode, RegistryEvent, RegistryReply, RegistryRequest, SessionId,
+    SessionOverview, Timestamp, Usage,
 };
 
 /// A request to the front-end backend.
@@ -21,6 +21,29 @@ pub enum FrontendRequest {
     },
     /// Reads a saved chat, even if another process has its session open.
     ReadChat(ChatSelector),
+    /// Lists all sessions, the last updated first, also those without messages.
+    ListSessions {
+        /// Only sessions with exactly this working folder.
+        folder: Option<PathBuf>,
+        /// The [`FrontendReply::Sessions::next`] of the page before; `None` for the first page.
+        after: Option<String>,
+        /// How many sessions to return at most.
+        limit: usize,
+    },
+    /// Describes a session without its history. Opens the session if no process has it open.
+    DescribeSession(SessionId),
+    /// Checks that a folder exists and can be entered.
+    CheckFolder(PathBuf),
+    /// Gives the runs of a session the tools of these MCP servers, in place of those that this connection named before. The
+    /// servers end when the connection leaves the session. The reply comes when they have started, or took too long.
+    UseMcpServers {
+        /// The session.
+        session: SessionId,
+        /// The working folder of programs.
+        folder: PathBuf,
+        /// The servers; none ends those from before.
+        servers: Vec<ClientMcpServer>,
+    },
     /// Reads files of this machine that a client named. Follows symbolic links.
     ReadFiles {
         /// Absolute paths.
@@ -53,6 +76,8 @@ pub enum FrontendRequest {
         method: LoginMethod,
         /// The client name that parlor sends to the provider, if any.
         originator: Option<String>,
+        /// Whether parlor opens the provider's page in a browser of this machine. If not, the client does.
+        opens_browser: bool,
     },
     /// Cancels the logins to this provider that are under way.
     CancelLogin(String),
@@ -85,6 +110,19 @@ pub enum FrontendReply {
     },
     /// The chat; `None` if no chat, or more than one, matches the selector.
     Chat(Option<Box<SavedChat>>),
+    /// One page of the list of sessions. A page is empty only if there is no next one.
+    Sessions {
+        /// The sessions of this page.
+        sessions: Vec<ListedSession>,
+        /// Where the next page begins, if there is one.
+        next: Option<String>,
+    },
+    /// [`ListSessions::after`](FrontendRequest::ListSessions::after) is not the `next` of any page.
+    UnknownPage,
+    /// The session; `None` if there is none with this id.
+    Description(Option<Box<SessionDescription>>),
+    /// Which tools of MCP servers are missing and why, each one sentence for people.
+    McpServers(Vec<String>),
     /// One result for each path, in the order of the request.
     Files(Vec<Result<NamedFile, FileError>>),
     /// The models, in the order in which to show them.
@@ -161,6 +199,69 @@ pub struct ChatSummary {
     pub updated: Timestamp,
     /// How many messages the session has.
     pub messages: u64,
+}
+
+/// One row in the list of sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedSession {
+    /// The session.
+    pub id: SessionId,
+    /// The working folder of the session's tools.
+    pub folder: PathBuf,
+    /// The title, if anybody set one.
+    pub title: Option<String>,
+    /// When the session's last event happened.
+    pub updated: Timestamp,
+}
+
+/// A session without its history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionDescription {
+    /// The working folder of the session's tools.
+    pub folder: PathBuf,
+    /// The agent, model and reasoning effort of later runs.
+    pub choice: AgentChoice,
+    /// The mode that was chosen for the session, if any.
+    pub mode: Option<PolicyMode>,
+    /// The sum over all runs.
+    pub usage: Usage,
+}
+
+/// An MCP server that a client brings for a session. Its environment, headers and arguments may be secrets, so `Debug` does
+/// not show them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientMcpServer {
+    /// The first part of the names of its tools.
+    pub name: String,
+    /// How to reach it.
+    pub transport: ClientMcpTransport,
+}
+
+/// How to reach a server that a client brings.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ClientMcpTransport {
+    /// A program that speaks on standard input and output.
+    Program {
+        /// A path, or a name to look up in `PATH`.
+        command: String,
+        /// The arguments.
+        args: Vec<String>,
+        /// Variables beside those that commands of agents get.
+        env: Vec<(String, String)>,
+    },
+    /// A web service.
+    Http {
+        /// The address of the endpoint.
+        url: String,
+        /// Headers of every request.
+        headers: Vec<(String, String)>,
+    },
+}
+
+impl std::fmt::Debug for ClientMcpServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ClientMcpServer({:?})", self.name)
+    }
 }
 
 /// A saved chat with its history.
@@ -332,9 +433,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_output_of_a_request_does_not_show_the_key() {
+    fn debug_output_does_not_show_secrets() {
         let request =
             FrontendRequest::SetKey { service: "x".to_owned(), key: Some(SecretText("s3cret".to_owned())) };
         assert!(!format!("{request:?}").contains("s3cret"));
+        let (env, args) = (vec![("K".to_owned(), "s3cret".to_owned())], vec!["s3cret".to_owned()]);
+        let transport = ClientMcpTransport::Program { command: "c".to_owned(), args, env };
+        let server = ClientMcpServer { name: "x".to_owned(), transport };
+        assert!(!format!("{server:?}").contains("s3cret"));
     }
 }

@@ -113,6 +113,12 @@ id!(
 );
 
 id!(
+    /// A question to a person. Globally unique.
+    QuestionId,
+    "qst_"
+);
+
+id!(
     /// An agent, by its configured name.
     AgentId
 );

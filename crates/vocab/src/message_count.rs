@@ -46,11 +46,11 @@ impl CountedItem {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCounter {
     /// The messages that are complete.
-    closed: u64,
+    pub closed: u64,
     /// Whether the agent's message is open.
-    has_texts: bool,
+    pub has_texts: bool,
     /// Whether it has results.
-    has_results: bool,
+    pub has_results: bool,
 }
 
 impl MessageCounter {

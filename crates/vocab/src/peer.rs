@@ -6,7 +6,7 @@ use crate::{RunId, Seq, SessionCommand, SessionId, SessionReply, StreamKind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerRequest {
     /// Sends a command to a session.
-    Session(SessionId, SessionCommand),
+    Session(SessionId, Box<SessionCommand>),
     /// Deletes a session and its log.
     Delete(SessionId),
     /// Reports the updates of a session from the start of its active run on, or from now on if none is active. Refused if

@@ -51,6 +51,8 @@ pub enum StdioKind {
     Terminal,
     /// One pipe for each output. Standard input is at its end from the start.
     Pipes,
+    /// One pipe for each output, and one for standard input, to which the client can write.
+    PipesWithInput,
 }
 
 /// The reply to an accepted [`ProcessRequest`].

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::{AgentId, MessageId, ProcessId, RunId, SessionId};
+use crate::{AgentId, MessageId, ProcessId, QuestionId, RunId, SessionId};
 
 /// Why a request about processes was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +81,17 @@ pub enum SessionRefusal {
         /// The other process, in words for people.
         holder: String,
     },
+    /// The session belongs to nodes with other files, and none of them can be reached.
+    #[error(
+        "session {session} belongs to workspace {workspace:?}, and no node of that workspace can be reached; start one, or \
+         open another session"
+    )]
+    NoNode {
+        /// The session that the client asked for.
+        session: SessionId,
+        /// The label of the workspace.
+        workspace: String,
+    },
     /// The limit of open sessions is reached.
     #[error("{limit} sessions are open, which is the limit; close one first")]
     TooManySessions {
@@ -131,6 +142,23 @@ pub enum SessionRefusal {
     /// The session has no such message.
     #[error("the session has no message {0}")]
     UnknownMessage(MessageId),
+    /// The session has no such question, or it was settled long ago.
+    #[error("the session has no question {0}")]
+    UnknownQuestion(QuestionId),
+    /// The question was settled before. Nothing was changed.
+    #[error("question {question} was settled before: {outcome}")]
+    QuestionSettled {
+        /// The question.
+        question: QuestionId,
+        /// How it was settled: the name of the answer, `expired` or `withdrawn`.
+        outcome: String,
+    },
+    /// The answer to a question is not one of those that are offered, or its message is too long.
+    #[error("the answer cannot be taken: {reason}")]
+    InvalidAnswer {
+        /// What is wrong and what to do.
+        reason: String,
+    },
     /// No agent with this name is configured.
     #[error("no agent {0} is configured")]
     UnknownAgent(AgentId),

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::{
-    AgentChoice, EventId, HistoryItem, Media, MediaId, MessageId, NewSession, QueuedInput, RunId, Seq,
-    SessionCommand, SessionId, SessionReply, SessionUpdate, Usage,
+    AgentChoice, EventId, HistoryItem, Media, MediaId, MessageId, NewSession, PolicyMode, Question,
+    QueuedInput, RunId, Seq, SessionCommand, SessionId, SessionReply, SessionUpdate, Usage,
 };
 
 /// A request to the session registry.
@@ -167,6 +167,10 @@ pub struct SessionOverview {
     pub queue: Vec<QueuedInput>,
     /// The active run, if any.
     pub active: Option<RunId>,
+    /// The mode that was chosen for the session, if any.
+    pub mode: Option<PolicyMode>,
+    /// The question that the active run waits for.
+    pub question: Option<Question>,
 }
 
 /// The size and the usage of a session.

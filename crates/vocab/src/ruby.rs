@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use crate::{Failure, OutputStream};
+use crate::{Failure, OutputStream, ToolInfo, ToolOutput};
 
 /// Identifies a call by its client, id and content. A repetition has the same key, and so may a call of another client
 /// that describes itself in the same way.
@@ -235,40 +235,4 @@ pub enum UpstreamError {
 pub struct ConsoleLog {
     /// The file; `None` if printed text is not saved.
     pub file: Option<PathBuf>,
-}
-
-/// One of parlor's own tools.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolInfo {
-    /// The name that calls use.
-    pub name: String,
-    /// What the tool does.
-    pub description: String,
-    /// The JSON schema of the tool's input, as text.
-    pub schema: String,
-}
-
-/// The output of one of parlor's own tools.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToolOutput {
-    /// The text that the agent reads.
-    pub text: String,
-    /// Images for the agent or the client.
-    pub images: Vec<ToolImage>,
-}
-
-impl ToolOutput {
-    /// Output without images.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), images: Vec::new() }
-    }
-}
-
-/// An image that a tool returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolImage {
-    /// The MIME type, such as `image/png`.
-    pub mime: String,
-    /// The encoded image file.
-    pub bytes: Vec<u8>,
 }

@@ -74,6 +74,11 @@ pub struct UserInput {
     pub traceparent: Option<String>,
     /// Who sent it. `None` in sessions that older versions recorded.
     pub by: Option<Sender>,
+    /// Whether the client that sent it shows questions to a person. If not, the policy decides in that person's place.
+    pub can_answer: bool,
+    /// Whether a person certainly sees a question of this client at once, because it is the terminal, the page, or speaks a
+    /// protocol in which clients have to show questions. Only then a question may come before the agent's first step.
+    pub is_attended: bool,
 }
 
 /// The client that sent an input.

@@ -44,6 +44,11 @@ pub(crate) fn follow(path: &Path) -> Result<PathBuf, TooManyLinks> {
     Ok(resolved)
 }
 
+/// `path`, which is absolute, without links, `.` and `..`. A path with too many links stays as it is, and no policy opens it.
+pub fn follow_links(path: &Path) -> PathBuf {
+    follow(path).unwrap_or_else(|TooManyLinks| path.to_owned())
+}
+
 enum Part {
     Root,
     Parent,

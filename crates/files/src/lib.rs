@@ -5,12 +5,13 @@
 
 pub mod failure;
 mod follow;
+mod obeyed;
 mod owners;
 mod policy;
 mod private;
 mod read;
 
-pub use follow::PATH_LINKS;
+pub use follow::{PATH_LINKS, follow_links};
 pub use owners::TrustedOwners;
 pub use policy::{
     FileLocation, NEW_FOLDERS, OpenedFile, PATH_BYTES, PATH_TRIES, ParentFolders, Policy, open_below,

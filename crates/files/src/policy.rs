@@ -22,7 +22,8 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, 
 use rustix::io::Errno;
 
 use crate::failure::{errno_text, failure, invalid, system};
-use crate::follow::follow;
+use crate::follow::{follow, follow_links};
+use crate::obeyed::is_obeyed;
 use crate::private::PrivateFolder;
 
 /// The longest path in bytes: the kernel's limit.
@@ -49,6 +50,8 @@ pub struct Policy {
     readable_files: Mutex<Arc<Vec<ReadableFiles>>>,
     home: Option<PathBuf>,
     private: Vec<PrivateFolder>,
+    /// Whether tools may not change what other programs obey.
+    keeps_obeyed: bool,
 }
 
 #[derive(Debug)]
@@ -85,6 +88,8 @@ pub struct FileLocation {
     pub name: OsString,
     /// The path without symbolic links.
     pub path: PathBuf,
+    /// How many folders right above the file were created for it.
+    pub new_folders: usize,
 }
 
 /// What to do with missing folders.
@@ -104,7 +109,13 @@ impl Policy {
         if roots.is_empty() {
             return Err(invalid("no folder is allowed; name at least one"));
         }
-        Ok(Self { roots, readable_files: Mutex::default(), home: None, private: Vec::new() })
+        Ok(Self {
+            roots,
+            readable_files: Mutex::default(),
+            home: None,
+            private: Vec::new(),
+            keeps_obeyed: false,
+        })
     }
 
     /// Sets the folder that `~` at the start of a path stands for.
@@ -129,6 +140,13 @@ impl Policy {
     pub fn without_state(mut self, folder: &Path) -> Self {
         self.private.extend(PrivateFolder::open(folder));
         self
+    }
+
+    /// Protects files that other programs obey: settings and hooks of git repositories anywhere below the roots, and the
+    /// folders `.agents`, `.codex` and `.parlor`. Tools can read and not change them.
+    #[must_use]
+    pub fn without_obeyed_changes(self) -> Self {
+        Self { keeps_obeyed: true, ..self }
     }
 
     /// Allows to read the file `path`, which is absolute, outside of the roots too. Nothing else in its folder can be
@@ -199,11 +217,34 @@ impl Policy {
     pub fn locate(&self, folder: &Path, path: &str, parents: ParentFolders) -> Result<FileLocation, Failure> {
         self.retry(folder, path, &[], |root, real, below_root| {
             let name = below_root.file_name().ok_or(Errno::ISDIR)?.to_owned();
+            if self.keeps_obeyed && is_obeyed(real, below_root) {
+                return Err(OpenError::Obeyed);
+            }
             let parent = below_root.parent().unwrap_or(Path::new(""));
-            let folder = self.open_parents(&root.folder, parent, parents)?;
+            let (folder, new_folders) = self.open_parents(&root.folder, parent, parents)?;
             self.check_write(folder.as_fd())?;
-            Ok(FileLocation { folder, name, path: real.to_owned() })
+            Ok(FileLocation { folder, name, path: real.to_owned(), new_folders })
         })
+    }
+
+    /// Locates `path` below the first root for a change, without following any symbolic link. The file need not exist, but
+    /// its folder must.
+    pub fn locate_exactly(&self, path: &Path) -> Result<FileLocation, Failure> {
+        let shown = path.display().to_string();
+        let root = self.roots.first().ok_or_else(|| invalid("no folder is allowed"))?;
+        let name = path.file_name().ok_or_else(|| invalid(format!("`{shown}` names no file")))?.to_owned();
+        let parent = or_dot(path.parent().unwrap_or(Path::new("")));
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let folder = open_below(&root.folder, parent, flags).map_err(system("open", &shown))?;
+        match self.check_write(folder.as_fd()) {
+            Ok(()) => Ok(FileLocation { folder, name, path: root.path.join(path), new_folders: 0 }),
+            Err(OpenError::System(errno)) => Err(system("open", &shown)(errno)),
+            Err(OpenError::Unchangeable(state) | OpenError::Unreadable(state)) => {
+                Err(private_refusal(&shown, &state, UNCHANGEABLE))
+            }
+            Err(OpenError::NewFolders(_)) => Err(invalid(format!("`{shown}` needs new folders"))),
+            Err(OpenError::Obeyed) => Err(obeyed_refusal(&shown)),
+        }
     }
 
     /// Resolves `path`, which must be below a root or one of `files`, and calls `attempt`; repeats both if links changed
@@ -232,6 +273,7 @@ impl Policy {
                 Err(OpenError::Unchangeable(state)) => {
                     return Err(private_refusal(path, &state, UNCHANGEABLE));
                 }
+                Err(OpenError::Obeyed) => return Err(obeyed_refusal(path)),
                 Err(OpenError::NewFolders(missing)) => {
                     return Err(invalid(format!(
                         "`{path}` needs {missing} new folders, more than the limit of {NEW_FOLDERS}; use a shorter path"
@@ -241,6 +283,14 @@ impl Policy {
             }
         }
         Err(failure(FailureCode::PathChanged, format!("`{path}` keeps changing while it is looked at")))
+    }
+
+    /// The absolute path of `path`, relative to `folder`, as written and with all links resolved. The second is a guess,
+    /// because links may change at any time.
+    pub fn resolve(&self, folder: &Path, path: &str) -> Result<(PathBuf, PathBuf), Failure> {
+        let written = self.expand(folder, path)?;
+        let resolved = follow_links(&written);
+        Ok((written, resolved))
     }
 
     /// Makes the path absolute and replaces `~`. Keeps `..`, which means the parent of a link's target, as it does for
@@ -275,18 +325,20 @@ impl Policy {
         self.roots.iter().find_map(|root| Some((root, real.strip_prefix(&root.path).ok()?)))
     }
 
-    /// Opens the folder `path` below `root`; creates missing folders if `parents` says so.
+    /// Opens the folder `path` below `root`; creates missing folders if `parents` says so. Also returns how many it
+    /// created.
     fn open_parents(
         &self,
         root: &OwnedFd,
         path: &Path,
         parents: ParentFolders,
-    ) -> Result<OwnedFd, OpenError> {
+    ) -> Result<(OwnedFd, usize), OpenError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         match open_below(root, or_dot(path), flags) {
             Err(Errno::NOENT) if parents == ParentFolders::Create => {}
-            result => return Ok(result?),
+            result => return Ok((result?, 0)),
         }
+        let mut created = 0;
         let mut folder = open_below(root, Path::new("."), flags)?;
         let mut parts = path.iter();
         while let Some(part) = parts.next() {
@@ -298,14 +350,18 @@ impl Policy {
                     }
                     self.check_write(folder.as_fd())?;
                     match mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
-                        Ok(()) | Err(Errno::EXIST) => open_below(&folder, Path::new(part), flags)?,
+                        Ok(()) => {
+                            created += 1;
+                            open_below(&folder, Path::new(part), flags)?
+                        }
+                        Err(Errno::EXIST) => open_below(&folder, Path::new(part), flags)?,
                         Err(errno) => return Err(errno.into()),
                     }
                 }
                 result => result?,
             };
         }
-        Ok(folder)
+        Ok((folder, created))
     }
 
     fn check_read(&self, folder: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<(), OpenError> {
@@ -358,6 +414,8 @@ enum OpenError {
     Unreadable(PathBuf),
     /// The file is in this state folder and may not be changed.
     Unchangeable(PathBuf),
+    /// Other programs obey the file, and it may not be changed.
+    Obeyed,
 }
 
 impl From<Errno> for OpenError {
@@ -371,6 +429,16 @@ fn private_refusal(path: &str, state_folder: &Path, why: &str) -> Failure {
     failure(
         FailureCode::PathRefused,
         format!("`{path}` is in parlor's own state folder `{state_folder}`, {why}"),
+    )
+}
+
+fn obeyed_refusal(path: &str) -> Failure {
+    failure(
+        FailureCode::PathRefused,
+        format!(
+            "`{path}` belongs to the settings or hooks of a git repository, or to .agents, .codex or .parlor, which file \
+             tools cannot change under the policy; ask the person to do it"
+        ),
     )
 }
 

@@ -9,18 +9,24 @@ use std::path::Path;
 use parlor_vocab::{Failure, FailureCode};
 use rustix::fs::{Dir, FileType, OFlags, Stat, fstat};
 
-use crate::Policy;
 use crate::failure::{failure, system};
+use crate::{OpenedFile, Policy};
 
 impl Policy {
     /// Opens a regular file for reading. Does not open a FIFO or a device even briefly.
     pub fn open_file(&self, folder: &Path, path: &str) -> Result<(File, Stat), Failure> {
+        let (opened, stat) = self.open_regular(folder, path)?;
+        Ok((File::from(opened.fd), stat))
+    }
+
+    /// The same, with the path that was opened.
+    pub fn open_regular(&self, folder: &Path, path: &str) -> Result<(OpenedFile, Stat), Failure> {
         // Check first, because opening a device or a FIFO can have effects. The check after the opening is the reliable one.
         let checked = self.open(folder, path, OFlags::PATH)?;
         check_regular(path, &checked.fd)?;
         let opened = self.open(folder, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let stat = check_regular(path, &opened.fd)?;
-        Ok((File::from(opened.fd), stat))
+        Ok((opened, stat))
     }
 
     /// The entries of a folder that may be folders (folders and links), sorted by name; and the number of entries read, at

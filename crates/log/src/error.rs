@@ -54,6 +54,14 @@ pub enum LogError {
         /// The process that holds the lease.
         by: LeaseHolder,
     },
+    /// The session was created by a node with other files, and no such node has it open.
+    #[error("session {session} belongs to workspace {workspace}; open it on a node of that workspace")]
+    OtherWorkspace {
+        /// The session that was not leased.
+        session: SessionId,
+        /// The label of its workspace.
+        workspace: String,
+    },
     /// The caller's lease was released or taken over, or its session was deleted.
     #[error("the right to write session {session} was lost; acquire it again and read what happened since")]
     NotHeld {

@@ -13,9 +13,10 @@ use crate::lost_leases::LostLeases;
 use crate::media::media_of;
 use crate::partial_text::{ends_partial_text, join_pieces};
 use crate::record::apply;
+use crate::snapshot::StoredSnapshot;
 use crate::{
     Announcement, Erased, EventLog, Lease, LeaseHolder, LogError, MAX_USAGE_LINES, Page, PageCursor,
-    PageRequest, PartialMessage, PartialText, Reclaimed, SessionRecord, UsageLine, row,
+    PageRequest, PartialMessage, PartialText, Reclaimed, SessionRecord, SessionSnapshot, UsageLine, row,
 };
 
 /// An event log in memory.
@@ -48,6 +49,7 @@ struct Stream {
     entries: Vec<Entry>,
     /// The unfinished message, and its pieces by the number of bytes before them.
     partial: Option<(MessageId, BTreeMap<usize, String>)>,
+    snapshot: Option<StoredSnapshot>,
 }
 
 impl MemoryLog {
@@ -124,6 +126,7 @@ impl EventLog for MemoryLog {
             record: SessionRecord::new(id.clone()),
             entries: Vec::new(),
             partial: None,
+            snapshot: None,
         });
         for entry in new {
             if ends_partial_text(&entry.event) {
@@ -159,6 +162,28 @@ impl EventLog for MemoryLog {
         let partial = state.sessions.get(session).and_then(|stream| stream.partial.as_ref());
         let Some((message, pieces)) = partial else { return Ok(None) };
         join_pieces(pieces.iter().map(|(start, text)| Ok((message.clone(), *start, text.clone()))))
+    }
+
+    async fn keep_snapshot(&self, lease: &Lease, snapshot: &SessionSnapshot) -> Result<(), LogError> {
+        let mut state = self.lock_if_held(lease)?;
+        let session = lease.session();
+        let stream =
+            state.sessions.get_mut(session).ok_or_else(|| LogError::UnknownSession(session.clone()))?;
+        if let Some(stored) = StoredSnapshot::encode(snapshot) {
+            stream.snapshot = Some(stored);
+        }
+        Ok(())
+    }
+
+    async fn snapshot(&self, session: &SessionId) -> Result<Option<SessionSnapshot>, LogError> {
+        let state = self.state();
+        let Some(stream) = state.sessions.get(session) else { return Ok(None) };
+        let stored = stream.snapshot.clone().filter(|stored| {
+            let index = usize::try_from(stored.seq.0).ok().and_then(|seq| seq.checked_sub(1));
+            let entry = index.and_then(|index| stream.entries.get(index));
+            entry.is_some_and(|entry| entry.id == stored.event)
+        });
+        Ok(stored.and_then(StoredSnapshot::decode))
     }
 
     async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {

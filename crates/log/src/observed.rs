@@ -9,8 +9,8 @@ use parlor_vocab::{Entry, EventId, MediaId, NewEntry, Seq, SessionId};
 use tokio::sync::watch;
 
 use crate::{
-    Erased, EventLog, Lease, LeaseHolder, LogError, Page, PageRequest, PartialMessage, PartialText,
-    Reclaimed, SessionRecord, UsageLine,
+    Erased, EventLog, Lease, LeaseHolder, LogError, NodeRecord, Page, PageRequest, PartialMessage,
+    PartialText, Reclaimed, SessionRecord, SessionSnapshot, UsageLine,
 };
 
 /// A write to an [`ObservedLog`].
@@ -71,6 +71,14 @@ impl EventLog for ObservedLog {
         self.log.partial_message(session).await
     }
 
+    async fn keep_snapshot(&self, lease: &Lease, snapshot: &SessionSnapshot) -> Result<(), LogError> {
+        self.log.keep_snapshot(lease, snapshot).await
+    }
+
+    async fn snapshot(&self, session: &SessionId) -> Result<Option<SessionSnapshot>, LogError> {
+        self.log.snapshot(session).await
+    }
+
     async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
         self.log.read(session, after, max).await
     }
@@ -109,6 +117,18 @@ impl EventLog for ObservedLog {
 
     async fn release(&self, lease: Lease) -> Result<(), LogError> {
         self.log.release(lease).await
+    }
+
+    async fn abandon(&self, lease: Lease) -> Result<(), LogError> {
+        self.log.abandon(lease).await
+    }
+
+    async fn orphans(&self) -> Result<Vec<SessionId>, LogError> {
+        self.log.orphans().await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>, LogError> {
+        self.log.nodes().await
     }
 
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {

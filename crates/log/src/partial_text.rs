@@ -38,6 +38,7 @@ pub(crate) fn ends_partial_text(event: &SessionEvent) -> bool {
         SessionEvent::Created(_)
         | SessionEvent::Renamed { .. }
         | SessionEvent::AgentChosen(_)
+        | SessionEvent::ModeChosen { .. }
         | SessionEvent::Queued(_)
         | SessionEvent::Unqueued { .. }
         | SessionEvent::Cleared

@@ -70,7 +70,10 @@ pub(crate) fn apply(record: &mut SessionRecord, next: &NewEntry, stored: usize) 
         }
         SessionEvent::Cleared => record.messages = 0,
         SessionEvent::MessageAdded(_) => record.messages += 1,
-        SessionEvent::Queued(_) | SessionEvent::Unqueued { .. } | SessionEvent::Compacted { .. } => {}
+        SessionEvent::ModeChosen { .. }
+        | SessionEvent::Queued(_)
+        | SessionEvent::Unqueued { .. }
+        | SessionEvent::Compacted { .. } => {}
         SessionEvent::Run { run, event, .. } => apply_run(record, run, event),
     }
 }
@@ -91,6 +94,7 @@ fn apply_run(record: &mut SessionRecord, run: &RunId, event: &RunEvent) {
         | RunEvent::Message(MessageEvent::Started { .. })
         | RunEvent::Step(_)
         | RunEvent::Tool(_)
+        | RunEvent::Question(_)
         | RunEvent::Subagent(_)
         | RunEvent::ErrorRaised { .. }
         | RunEvent::UsageAdded { .. } => {}
@@ -145,7 +149,7 @@ pub struct PageCursor {
 
 impl PageCursor {
     /// The position right after `record`.
-    pub(crate) fn of(record: &SessionRecord) -> Self {
+    pub fn of(record: &SessionRecord) -> Self {
         Self { updated: record.updated, id: record.id.clone() }
     }
 

@@ -6,8 +6,8 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parlor_log::{EventLog, RECLAIM_PAGES, SqliteLog};
-use parlor_vocab::Seq;
+use parlor_log::{Erased, EventLog, HistorySnapshot, RECLAIM_PAGES, SessionSnapshot, SqliteLog};
+use parlor_vocab::{AgentChoice, EventId, NewSession, Seq, Usage};
 
 use common::{assert_intact, database, new_entry, open, session, texts};
 
@@ -106,4 +106,56 @@ async fn a_reader_of_an_older_state_delays_only_the_shrinking() {
     reader.execute_batch("COMMIT").unwrap();
     log.reclaim().await.unwrap();
     assert!(log.size().await.unwrap() < BYTES as u64 / 4);
+}
+
+/// A snapshot of a session of one event, with this title.
+fn snapshot(title: String) -> SessionSnapshot {
+    SessionSnapshot {
+        seq: Seq(1),
+        event: EventId::parse("evt").unwrap(),
+        new_session: NewSession {
+            title: None,
+            door: "test".to_owned(),
+            folder: "/".into(),
+            choice: AgentChoice::default(),
+            system: None,
+            forked_from: None,
+        },
+        title: Some(title),
+        choice: AgentChoice::default(),
+        mode: None,
+        history: HistorySnapshot { from: Seq::START, items: None, messages: None },
+        queue: Vec::new(),
+        keys: Vec::new(),
+        usage: Usage::default(),
+        reported_missing: None,
+        settled: Vec::new(),
+        trust_answer: None,
+    }
+}
+
+#[tokio::test]
+async fn the_text_of_replaced_and_deleted_snapshots_is_in_no_file() {
+    let home = tempfile::tempdir().unwrap();
+    let log = open(home.path()).unwrap();
+    let lease = log.acquire(&session("s")).await.unwrap();
+    log.append(&lease, Seq::START, &[new_entry("x")]).await.unwrap();
+    for (marker, size) in [("first-marker", 40_000), ("second-marker", 10), ("third-marker", 9000)] {
+        log.keep_snapshot(&lease, &snapshot(marker.repeat(size / marker.len() + 1))).await.unwrap();
+    }
+    assert_eq!(log.erase().await.unwrap(), Erased::Yes);
+    let snapshots = || -> i64 {
+        database(home.path()).query_row("SELECT count(*) FROM snapshots", [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(snapshots(), 1);
+    log.delete(&lease).await.unwrap();
+    assert_eq!((snapshots(), log.erase().await.unwrap()), (0, Erased::Yes));
+    drop((lease, log));
+    for file in std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().path()) {
+        if file.is_file() {
+            let bytes = std::fs::read(&file).unwrap();
+            assert!(!bytes.windows(7).any(|bytes| bytes == b"-marker"), "{file:?}");
+        }
+    }
+    assert_intact(home.path());
 }

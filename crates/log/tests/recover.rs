@@ -115,6 +115,14 @@ fn overwrite(home: &Path, at: u64, bytes: &[u8]) {
     file.write_all_at(bytes, at).unwrap();
 }
 
+/// The numbers of the pages of a table. The first page of the file is number 1.
+fn pages_of(home: &Path, table: &str) -> Vec<u64> {
+    let database = database(home);
+    let mut select = database.prepare("SELECT pageno FROM dbstat WHERE name = ?1").unwrap();
+    let pages = select.query_map([table], |row| row.get::<_, i64>(0)).unwrap();
+    pages.map(|page| u64::try_from(page.unwrap()).unwrap()).collect()
+}
+
 fn pages(home: &Path) -> u64 {
     home.join("parlor.db").metadata().unwrap().len() / PAGE
 }
@@ -123,17 +131,19 @@ fn pages(home: &Path) -> u64 {
 async fn damaged_pages_cost_only_the_sessions_on_them() {
     let original = tempfile::tempdir().unwrap();
     write(original.path(), true).await;
+    let record_pages = pages_of(original.path(), "sessions");
     for seed in 1..=12 {
         let mut random = Random(seed * 0x9e37_79b9);
         let home = copy(original.path());
         let count = 1 + random.below(4);
-        let mut sessions_hit = 0;
+        let (mut sessions_hit, mut is_record_hit) = (0, false);
         for _ in 0..count {
             // Never the first page, which has a test of its own.
             let page = 1 + random.below(pages(home.path()) - 1);
             let noise: Vec<u8> = (0..PAGE).map(|_| random.below(256) as u8).collect();
             overwrite(home.path(), page * PAGE, &noise);
             sessions_hit += 3;
+            is_record_hit |= record_pages.contains(&(page + 1));
         }
         // The damage may hit a free page or an index; then nothing is lost.
         let before = fs::read(home.path().join("parlor.db")).unwrap();
@@ -146,7 +156,9 @@ async fn damaged_pages_cost_only_the_sessions_on_them() {
         assert!(saved.sessions + lost.sessions >= SESSIONS as u64, "{seed}: {saved:?} {lost:?}");
         // A page has rows of three sessions at most, and the rest of each is lost with its first missing event.
         assert!(lost.events <= sessions_hit * 40, "{seed}: {saved:?} {lost:?}");
-        assert_eq!(saved.events + lost.events, 40 * SESSIONS as u64, "{seed}: {saved:?} {lost:?}");
+        // Without its record, nobody knows how many events a session had.
+        let (known, all) = (saved.events + lost.events, 40 * SESSIONS as u64);
+        assert!(known == all || is_record_hit && known < all, "{seed}: {saved:?} {lost:?}");
     }
 }
 

@@ -5,20 +5,23 @@
 //! with types of its own, and parlor goes on reading the old one.
 
 mod parts;
+mod question;
 mod run;
 #[cfg(test)]
 pub(crate) mod samples;
 mod session;
+mod snapshot;
 
 use parlor_vocab::{IdError, RunId, SessionEvent};
 
 use session::EventRow;
+pub(crate) use snapshot::{SNAPSHOT_VERSION, decode_snapshot, encode_snapshot};
 
-/// The version that parlor writes.
-const VERSION: i64 = 1;
+/// The version of stored events that parlor writes.
+pub const ROW_VERSION: i64 = 1;
 
 /// The stored form of an event.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) version: i64,
     pub(crate) body: String,
@@ -40,7 +43,7 @@ pub(crate) enum RowError {
 /// Encodes an event in the current version.
 pub(crate) fn encode(event: &SessionEvent) -> Row {
     let body = serde_json::to_string(&EventRow::from(event));
-    Row { version: VERSION, body: body.expect("rows have string keys and no failing serializer") }
+    Row { version: ROW_VERSION, body: body.expect("rows have string keys and no failing serializer") }
 }
 
 /// Decodes one event.
@@ -59,7 +62,7 @@ impl Decoder {
     /// Decodes one event.
     pub(crate) fn decode(&mut self, version: i64, body: &str) -> Result<SessionEvent, RowError> {
         match version {
-            VERSION => serde_json::from_str::<EventRow<'_>>(body)?.into_event(self),
+            ROW_VERSION => serde_json::from_str::<EventRow<'_>>(body)?.into_event(self),
             other => Err(RowError::Version(other)),
         }
     }

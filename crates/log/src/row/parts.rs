@@ -215,14 +215,30 @@ pub(super) struct InputRow<'a> {
     traceparent: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<SenderRow<'a>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    can_answer: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    attended: bool,
 }
 
 #[derive(Serialize, Deserialize)]
-struct SenderRow<'a> {
+pub(super) struct SenderRow<'a> {
     #[serde(borrow)]
     door: Text<'a>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     client: Option<Text<'a>>,
+}
+
+impl SenderRow<'_> {
+    pub(super) fn into_sender(self) -> Sender {
+        Sender { door: self.door.into_owned(), client: self.client.map(Text::into_owned) }
+    }
+}
+
+impl<'a> From<&'a Sender> for SenderRow<'a> {
+    fn from(by: &'a Sender) -> Self {
+        Self { door: text(&by.door), client: optional_text(&by.client) }
+    }
 }
 
 impl InputRow<'_> {
@@ -233,10 +249,9 @@ impl InputRow<'_> {
             choice: self.choice.into_choice()?,
             key: self.key.map(Text::into_owned),
             traceparent: self.traceparent.map(Text::into_owned),
-            by: self.by.map(|SenderRow { door, client }| Sender {
-                door: door.into_owned(),
-                client: client.map(Text::into_owned),
-            }),
+            by: self.by.map(SenderRow::into_sender),
+            can_answer: self.can_answer,
+            is_attended: self.attended,
         })
     }
 }
@@ -249,10 +264,9 @@ impl<'a> From<&'a UserInput> for InputRow<'a> {
             choice: ChoiceRow::from(&input.choice),
             key: optional_text(&input.key),
             traceparent: optional_text(&input.traceparent),
-            by: input
-                .by
-                .as_ref()
-                .map(|by| SenderRow { door: text(&by.door), client: optional_text(&by.client) }),
+            by: input.by.as_ref().map(SenderRow::from),
+            can_answer: input.can_answer,
+            attended: input.is_attended,
         }
     }
 }

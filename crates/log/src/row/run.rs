@@ -1,13 +1,14 @@
 //! The stored form of the events of a run.
 
 use parlor_vocab::{
-    AgentId, ErrorScope, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent, StepId, StepKind,
-    StopCause, SubagentEvent, ToolCallId, ToolEvent,
+    AgentId, ErrorScope, MessageEvent, MessageId, QuestionEvent, QuestionId, RunEnding, RunEvent, RunId,
+    StepEvent, StepId, StepKind, StopCause, SubagentEvent, ToolCallId, ToolEvent,
 };
 use serde::{Deserialize, Serialize};
 
 use super::RowError;
 use super::parts::{FailureRow, InputRow, MediaRow, Text, UsageRow, all_media, optional_text, text};
+use super::question::{OutcomeRow, QuestionRow};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,6 +82,11 @@ pub(super) enum RunRow<'a> {
         call: Text<'a>,
         failure: FailureRow<'a>,
         duration_ms: u64,
+    },
+    QuestionAsked(Box<QuestionRow<'a>>),
+    QuestionSettled {
+        question: Text<'a>,
+        outcome: OutcomeRow<'a>,
     },
     SubagentStarted {
         child: Text<'a>,
@@ -222,6 +228,13 @@ impl RunRow<'_> {
                 let failure = failure.into_failure();
                 RunEvent::Tool(ToolEvent::Failed { call: ToolCallId::parse(&call)?, failure, duration_ms })
             }
+            Self::QuestionAsked(question) => {
+                RunEvent::Question(QuestionEvent::Asked(question.into_question()?))
+            }
+            Self::QuestionSettled { question, outcome } => RunEvent::Question(QuestionEvent::Settled {
+                question: QuestionId::parse(&question)?,
+                outcome: outcome.into_outcome(),
+            }),
             Self::SubagentStarted { child, name, task } => RunEvent::Subagent(SubagentEvent::Started {
                 child: RunId::parse(&child)?,
                 name: owned(name),
@@ -249,20 +262,7 @@ impl RunRow<'_> {
                 RunEvent::UsageAdded { usage: usage.into_usage(), model: model.map(owned) }
             }
             Self::Ended { ending, duration_ms } => {
-                let ending = match ending {
-                    EndingRow::Completed { message } => {
-                        RunEnding::Completed { message: message.map(|id| MessageId::parse(&id)).transpose()? }
-                    }
-                    EndingRow::Failed(failure) => RunEnding::Failed(failure.into_failure()),
-                    EndingRow::Stopped { reason, message, by_client } => {
-                        let cause = match *reason == *StopCause::Shutdown.reason() && !by_client {
-                            true => StopCause::Shutdown,
-                            false => StopCause::Client { reason: owned(reason) },
-                        };
-                        RunEnding::Stopped { cause, message: MessageId::parse(&message)? }
-                    }
-                };
-                RunEvent::Ended { ending, duration_ms }
+                RunEvent::Ended { ending: ending.into_ending()?, duration_ms }
             }
         })
     }
@@ -335,6 +335,12 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
                 failure: failure.into(),
                 duration_ms: *duration_ms,
             },
+            RunEvent::Question(QuestionEvent::Asked(question)) => {
+                Self::QuestionAsked(Box::new(question.into()))
+            }
+            RunEvent::Question(QuestionEvent::Settled { question, outcome }) => {
+                Self::QuestionSettled { question: text(question.as_str()), outcome: outcome.into() }
+            }
             RunEvent::Subagent(SubagentEvent::Started { child, name, task }) => {
                 Self::SubagentStarted { child: text(child.as_str()), name: text(name), task: text(task) }
             }
@@ -359,25 +365,43 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
             RunEvent::UsageAdded { usage, model } => {
                 Self::Consumed { usage: usage.into(), model: optional_text(model) }
             }
-            RunEvent::Ended { ending, duration_ms } => Self::Ended {
-                ending: match ending {
-                    RunEnding::Completed { message } => {
-                        EndingRow::Completed { message: message.as_ref().map(|id| text(id.as_str())) }
-                    }
-                    RunEnding::Failed(failure) => EndingRow::Failed(failure.into()),
-                    RunEnding::Stopped { cause, message } => {
-                        let reason = cause.reason();
-                        let by_client =
-                            *cause != StopCause::Shutdown && reason == StopCause::Shutdown.reason();
-                        EndingRow::Stopped {
-                            reason: text(reason),
-                            message: text(message.as_str()),
-                            by_client,
-                        }
-                    }
-                },
-                duration_ms: *duration_ms,
-            },
+            RunEvent::Ended { ending, duration_ms } => {
+                Self::Ended { ending: ending.into(), duration_ms: *duration_ms }
+            }
+        }
+    }
+}
+
+impl EndingRow<'_> {
+    pub(super) fn into_ending(self) -> Result<RunEnding, RowError> {
+        Ok(match self {
+            Self::Completed { message } => {
+                RunEnding::Completed { message: message.map(|id| MessageId::parse(&id)).transpose()? }
+            }
+            Self::Failed(failure) => RunEnding::Failed(failure.into_failure()),
+            Self::Stopped { reason, message, by_client } => {
+                let cause = match *reason == *StopCause::Shutdown.reason() && !by_client {
+                    true => StopCause::Shutdown,
+                    false => StopCause::Client { reason: reason.into_owned() },
+                };
+                RunEnding::Stopped { cause, message: MessageId::parse(&message)? }
+            }
+        })
+    }
+}
+
+impl<'a> From<&'a RunEnding> for EndingRow<'a> {
+    fn from(ending: &'a RunEnding) -> Self {
+        match ending {
+            RunEnding::Completed { message } => {
+                Self::Completed { message: message.as_ref().map(|id| text(id.as_str())) }
+            }
+            RunEnding::Failed(failure) => Self::Failed(failure.into()),
+            RunEnding::Stopped { cause, message } => {
+                let reason = cause.reason();
+                let by_client = *cause != StopCause::Shutdown && reason == StopCause::Shutdown.reason();
+                Self::Stopped { reason: text(reason), message: text(message.as_str()), by_client }
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use parlor_vocab::*;
 use proptest::prelude::*;
 
 /// The number of different names that [`name`] returns.
-pub(crate) const VARIANTS: usize = 27;
+pub(crate) const VARIANTS: usize = 30;
 
 /// At least one of each kind, with optional parts present and absent.
 pub(crate) fn all() -> Vec<SessionEvent> {
@@ -29,6 +29,8 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         key: Some(t("k")),
         traceparent: Some(t("00-1-2-01")),
         by: None,
+        can_answer: false,
+        is_attended: false,
     };
     let message_by = |role| Message { id: message.clone(), role, text: t("ü"), media: vec![media.clone()] };
     let new_session = NewSession {
@@ -149,10 +151,67 @@ pub(crate) fn all() -> Vec<SessionEvent> {
             duration_ms,
         },
         with_missing_agent,
+        RunEvent::Question(QuestionEvent::Asked(question(true))),
+        RunEvent::Question(QuestionEvent::Asked(question(false))),
+        settled(answered(QuestionAnswer::AllowOnce, Some(Sender::at("chat")))),
+        settled(answered(QuestionAnswer::AllowAlways, None)),
+        settled(answered(QuestionAnswer::Deny { message: Some(t("not now")) }, None)),
+        settled(answered(QuestionAnswer::Deny { message: None }, None)),
+        settled(QuestionOutcome::Expired),
+        settled(QuestionOutcome::Withdrawn),
+        RunEvent::Steered {
+            input: UserInput { can_answer: true, ..UserInput::default() },
+            message: id(MessageId::parse, "msg_2"),
+        },
+        RunEvent::Question(QuestionEvent::Asked(Question {
+            kind: QuestionKind::ProjectTrust,
+            ..question(false)
+        })),
+        RunEvent::Steered {
+            input: UserInput { is_attended: true, ..UserInput::default() },
+            message: id(MessageId::parse, "msg_3"),
+        },
+        RunEvent::Question(QuestionEvent::Asked(Question {
+            kind: QuestionKind::WiderRights,
+            ..question(false)
+        })),
+        RunEvent::Question(QuestionEvent::Asked(Question { kind: QuestionKind::Host, ..question(false) })),
     ];
     let in_run = |(place, event)| SessionEvent::Run { run: run.clone(), sequence: place as u64 + 1, event };
     events.extend(of_run.into_iter().enumerate().map(in_run));
+    let modes = [PolicyMode::ReadOnly, PolicyMode::Workspace, PolicyMode::Full];
+    events.extend(modes.map(|mode| SessionEvent::ModeChosen { mode }));
     events
+}
+
+fn question(is_whole: bool) -> Question {
+    let t = str::to_owned;
+    let rule = PolicyRule {
+        tool: Some(t("shell")),
+        path: Some(t("src")),
+        command: Some(t("git push")),
+        host: Some(t("h.example")),
+        ..PolicyRule::new(RuleAction::Allow)
+    };
+    Question {
+        id: id(QuestionId::parse, "qst_1"),
+        kind: QuestionKind::Call,
+        call: id(ToolCallId::parse, "c1"),
+        tool: t("shell"),
+        title: t("Run"),
+        reason: t("a rule"),
+        detail: t("git push"),
+        remembered: is_whole.then_some(rule),
+        is_repeatable: is_whole,
+    }
+}
+
+fn answered(answer: QuestionAnswer, by: Option<Sender>) -> QuestionOutcome {
+    QuestionOutcome::Answered { answer, by }
+}
+
+fn settled(outcome: QuestionOutcome) -> RunEvent {
+    RunEvent::Question(QuestionEvent::Settled { question: id(QuestionId::parse, "qst_1"), outcome })
 }
 
 /// The kind of an event. There is no `_` arm, so that a new kind does not compile until it is added here and to [`all`].
@@ -161,6 +220,7 @@ pub(crate) fn name(event: &SessionEvent) -> &'static str {
         SessionEvent::Created(_) => "created",
         SessionEvent::Renamed { .. } => "renamed",
         SessionEvent::AgentChosen(_) => "chosen",
+        SessionEvent::ModeChosen { .. } => "mode chosen",
         SessionEvent::Queued(_) => "queued",
         SessionEvent::Unqueued { .. } => "unqueued",
         SessionEvent::Cleared => "cleared",
@@ -180,6 +240,8 @@ pub(crate) fn name(event: &SessionEvent) -> &'static str {
             RunEvent::Tool(ToolEvent::Progressed { .. }) => "tool progressed",
             RunEvent::Tool(ToolEvent::Completed { .. }) => "tool completed",
             RunEvent::Tool(ToolEvent::Failed { .. }) => "tool failed",
+            RunEvent::Question(QuestionEvent::Asked(_)) => "question asked",
+            RunEvent::Question(QuestionEvent::Settled { .. }) => "question settled",
             RunEvent::Subagent(SubagentEvent::Started { .. }) => "subagent started",
             RunEvent::Subagent(SubagentEvent::Updated { .. }) => "subagent updated",
             RunEvent::Subagent(SubagentEvent::Done { .. }) => "subagent done",
@@ -239,6 +301,8 @@ impl RandomContent {
             key: input.key.map(|_| self.text()),
             traceparent: input.traceparent.map(|_| self.text()),
             by: input.by.map(|by| Sender { door: self.text(), client: by.client.map(|_| self.text()) }),
+            can_answer: self.flag,
+            is_attended: self.flag,
         }
     }
 
@@ -266,6 +330,7 @@ impl RandomContent {
             }),
             SessionEvent::Renamed { .. } => SessionEvent::Renamed { title: self.text() },
             SessionEvent::AgentChosen(choice) => SessionEvent::AgentChosen(self.choice(choice)),
+            SessionEvent::ModeChosen { mode } => SessionEvent::ModeChosen { mode },
             SessionEvent::Queued(queued) => SessionEvent::Queued(QueuedInput {
                 run: self.id(RunId::parse),
                 input: self.input(queued.input),
@@ -337,6 +402,30 @@ impl RandomContent {
             }
             RunEvent::Tool(ToolEvent::Failed { .. }) => {
                 RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms })
+            }
+            RunEvent::Question(QuestionEvent::Asked(question)) => {
+                RunEvent::Question(QuestionEvent::Asked(Question {
+                    id: self.id(QuestionId::parse),
+                    call,
+                    tool: text.clone(),
+                    title: text.clone(),
+                    reason: text.clone(),
+                    detail: text,
+                    is_repeatable: self.flag,
+                    ..question
+                }))
+            }
+            RunEvent::Question(QuestionEvent::Settled { outcome, .. }) => {
+                let outcome = match outcome {
+                    QuestionOutcome::Answered { answer: QuestionAnswer::Deny { message }, by } => {
+                        answered(QuestionAnswer::Deny { message: message.map(|_| text) }, by)
+                    }
+                    other @ (QuestionOutcome::Answered { .. }
+                    | QuestionOutcome::Expired
+                    | QuestionOutcome::Withdrawn) => other,
+                };
+                let question = self.id(QuestionId::parse);
+                RunEvent::Question(QuestionEvent::Settled { question, outcome })
             }
             RunEvent::Subagent(SubagentEvent::Started { .. }) => {
                 RunEvent::Subagent(SubagentEvent::Started { child, name: text.clone(), task: text })

@@ -4,6 +4,7 @@ use parlor_vocab::{MessageId, NewSession, QueuedInput, RunId, SessionEvent};
 use serde::{Deserialize, Serialize};
 
 use super::parts::{ChoiceRow, FolderRow, ForkRow, InputRow, MessageRow, Text, optional_text, text};
+use super::question::ModeRow;
 use super::run::RunRow;
 use super::{Decoder, RowError};
 
@@ -17,6 +18,9 @@ pub(super) enum EventRow<'a> {
         title: Text<'a>,
     },
     Chosen(Box<ChoiceRow<'a>>),
+    ModeChosen {
+        mode: ModeRow,
+    },
     Queued {
         run: Text<'a>,
         input: Box<InputRow<'a>>,
@@ -44,6 +48,7 @@ impl EventRow<'_> {
             Self::Created(new_session) => SessionEvent::Created(new_session.into_new_session()?),
             Self::Renamed { title } => SessionEvent::Renamed { title: title.into_owned() },
             Self::Chosen(choice) => SessionEvent::AgentChosen(choice.into_choice()?),
+            Self::ModeChosen { mode } => SessionEvent::ModeChosen { mode: mode.into_mode() },
             Self::Queued { run, input } => {
                 SessionEvent::Queued(QueuedInput { run: RunId::parse(&run)?, input: input.into_input()? })
             }
@@ -70,6 +75,7 @@ impl<'a> From<&'a SessionEvent> for EventRow<'a> {
             SessionEvent::Created(new_session) => Self::Created(Box::new(new_session.into())),
             SessionEvent::Renamed { title } => Self::Renamed { title: text(title) },
             SessionEvent::AgentChosen(choice) => Self::Chosen(Box::new(choice.into())),
+            SessionEvent::ModeChosen { mode } => Self::ModeChosen { mode: (*mode).into() },
             SessionEvent::Queued(QueuedInput { run, input }) => {
                 Self::Queued { run: text(run.as_str()), input: Box::new(input.into()) }
             }
@@ -105,7 +111,7 @@ pub(super) struct NewSessionRow<'a> {
 }
 
 impl NewSessionRow<'_> {
-    fn into_new_session(self) -> Result<NewSession, RowError> {
+    pub(super) fn into_new_session(self) -> Result<NewSession, RowError> {
         Ok(NewSession {
             title: self.title.map(Text::into_owned),
             door: self.door.into_owned(),

@@ -4,7 +4,9 @@
 //! one transaction, so that the disk is flushed once for all of them ([`writer`]). Reads run on the runtime's blocking
 //! threads with a few connections of their own ([`read`]). An idle store has one sleeping thread, or none.
 
+mod backup;
 mod check;
+mod copying;
 mod db_error;
 mod fresh;
 mod holder;
@@ -18,6 +20,7 @@ mod request;
 mod rescue;
 mod schema;
 mod statements;
+mod unused;
 mod write_connection;
 mod writer;
 
@@ -40,15 +43,23 @@ use self::request::{EncodedEntry, WriteReply, WriteRequest};
 use crate::heads::Heads;
 use crate::lease::{LeaseReleaser, Token};
 use crate::lost_leases::LostLeases;
+use crate::snapshot::StoredSnapshot;
 use crate::{
     Announcement, Erased, EventLog, Lease, LeaseHolder, LogError, Page, PageRequest, PartialMessage,
-    PartialText, Reclaimed, SessionRecord, UsageLine,
+    PartialText, Reclaimed, SessionRecord, SessionSnapshot, UsageLine,
 };
 
+pub use self::backup::{
+    CopyProgress, DatabaseContents, check_foreign_database, copy_database, database_contents,
+};
 pub use self::check::{DamageCheck, LEAST_FREE_BYTES, OPEN_CHECK_WAIT, check_database};
 pub use self::fresh::{FRESH_BYTES, FRESH_EVENTS};
 pub use self::reclaim::{ERASE_RETRY, RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT};
 pub use self::recover::{LostData, Recovered, RecoveryProgress, SavedData, recover};
+pub use self::unused::UnusedDatabase;
+
+/// The newest format of the database that this version knows.
+pub const DATABASE_FORMAT: i64 = schema::NEWEST_FORMAT;
 
 /// How long an operation waits while another process has the database locked.
 pub const BUSY_WAIT: Duration = Duration::from_secs(10);
@@ -256,6 +267,7 @@ impl EventLog for SqliteLog {
         match self.write(WriteRequest::Append { session, token, after, new }).await? {
             WriteReply::Appended(head) => Ok(head),
             WriteReply::PartialTextKept
+            | WriteReply::SnapshotKept
             | WriteReply::Leased(_)
             | WriteReply::Released
             | WriteReply::Deleted
@@ -276,6 +288,18 @@ impl EventLog for SqliteLog {
     async fn partial_message(&self, session: &SessionId) -> Result<Option<PartialMessage>, LogError> {
         let session = session.clone();
         self.0.readers.with(move |connection, path| read::partial_message(connection, path, &session)).await
+    }
+
+    async fn keep_snapshot(&self, lease: &Lease, snapshot: &SessionSnapshot) -> Result<(), LogError> {
+        let (session, token) = self.check_lease(lease)?;
+        let Some(snapshot) = StoredSnapshot::encode(snapshot) else { return Ok(()) };
+        self.write(WriteRequest::KeepSnapshot { session, token, snapshot }).await.map(|_| ())
+    }
+
+    async fn snapshot(&self, session: &SessionId) -> Result<Option<SessionSnapshot>, LogError> {
+        let session = session.clone();
+        let read = move |connection: &Connection, path: &Path| read::snapshot(connection, path, &session);
+        Ok(self.0.readers.with(read).await?.and_then(StoredSnapshot::decode))
     }
 
     async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
@@ -314,6 +338,7 @@ impl EventLog for SqliteLog {
             WriteReply::Leased(lease) => Ok(lease),
             WriteReply::Appended(_)
             | WriteReply::PartialTextKept
+            | WriteReply::SnapshotKept
             | WriteReply::Released
             | WriteReply::Deleted
             | WriteReply::Reclaimed(_) => {

@@ -16,6 +16,8 @@ use super::request::{PLACES_PER_SESSION, RECORD_COLUMNS, record_from};
 use super::schema::connect;
 use super::{READ_CONNECTIONS, SHORT_READ_CONNECTIONS, holder};
 use crate::partial_text::join_pieces;
+use crate::row::Row;
+use crate::snapshot::StoredSnapshot;
 use crate::{
     LeaseHolder, LogError, MAX_USAGE_LINES, Page, PageRequest, PartialMessage, SessionRecord, UsageLine,
 };
@@ -185,6 +187,32 @@ pub(super) fn partial_message(
         Ok((message, usize::try_from(row.get::<_, i64>(1)?).unwrap_or(usize::MAX), row.get(2)?))
     });
     join_pieces(pieces.map_err(failed)?.map(|piece| piece.map_err(failed)))
+}
+
+/// The snapshot of a session, if its event is in the log. See [`EventLog::snapshot`](crate::EventLog::snapshot).
+pub(super) fn snapshot(
+    connection: &Connection,
+    path: &Path,
+    session: &SessionId,
+) -> Result<Option<StoredSnapshot>, LogError> {
+    let is_in = |table: &str| {
+        format!(
+            "EXISTS (SELECT 1 FROM {table} WHERE place = s.key * {PLACES_PER_SESSION} + n.seq AND id = n.event)"
+        )
+    };
+    let sql = format!(
+        "SELECT n.seq, n.event, n.version, n.body FROM sessions AS s JOIN snapshots AS n ON n.session = s.key
+         WHERE s.id = ?1 AND n.seq <= s.head AND ({} OR {})",
+        is_in("events"),
+        is_in("fresh")
+    );
+    let found = connection.query_row(&sql, [session.as_str()], |row| {
+        let event = EventId::parse(row.get_ref(1)?.as_str()?);
+        let event = event.map_err(|error| Error::FromSqlConversionFailure(1, Type::Text, Box::new(error)))?;
+        let seq = Seq(row.get::<_, i64>(0)? as u64);
+        Ok(StoredSnapshot { seq, event, row: Row { version: row.get(2)?, body: row.get(3)? } })
+    });
+    found.optional().map_err(|error| db_error(path, error))
 }
 
 /// The record of a session.

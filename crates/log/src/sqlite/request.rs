@@ -6,6 +6,7 @@ use parlor_vocab::{AgentId, MessageId, NewEntry, RunId, Seq, SessionId, Timestam
 use rusqlite::{Error, Row};
 
 use crate::lease::{Lease, Token};
+use crate::snapshot::StoredSnapshot;
 use crate::{LogError, SessionRecord, row};
 
 /// The key of an event in the tables is its `place`: the session's key, times this, plus the event's [`Seq`].
@@ -29,6 +30,11 @@ pub(super) enum WriteRequest {
         message: MessageId,
         start: usize,
         text: String,
+    },
+    KeepSnapshot {
+        session: SessionId,
+        token: Token,
+        snapshot: StoredSnapshot,
     },
     Acquire {
         session: SessionId,
@@ -61,6 +67,7 @@ impl EncodedEntry {
 pub(super) enum WriteReply {
     Appended(Seq),
     PartialTextKept,
+    SnapshotKept,
     Leased(Lease),
     Released,
     Deleted,
@@ -71,6 +78,7 @@ pub(super) enum WriteReply {
 pub(super) enum Applied {
     Appended(SessionId, Seq),
     PartialTextKept,
+    SnapshotKept,
     Leased(SessionId, Token),
     Released(SessionId, Token),
     Deleted(SessionId),

@@ -15,8 +15,15 @@ use super::{BUSY_WAIT, Files, holder};
 use crate::LogError;
 
 /// The migration to each format from the one before. A released migration never changes.
-const MIGRATIONS: &[&str] =
-    &[include_str!("format_1.sql"), include_str!("format_2.sql"), include_str!("format_3.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("format_1.sql"),
+    include_str!("format_2.sql"),
+    include_str!("format_3.sql"),
+    include_str!("format_4_snapshots.sql"),
+];
+
+/// The format of new and migrated databases, in `PRAGMA user_version`.
+pub(super) const NEWEST_FORMAT: i64 = MIGRATIONS.len() as i64;
 
 /// SQLite truncates the write-ahead log to this size after a checkpoint.
 const WAL_BYTES: i64 = 16 << 20;

@@ -31,6 +31,8 @@ pub(super) struct Statements<'c> {
     pub(super) delete_partial_text_from: Statement<'c>,
     pub(super) delete_partial_text: Statement<'c>,
     pub(super) delete_media: Statement<'c>,
+    pub(super) put_snapshot: Statement<'c>,
+    pub(super) delete_snapshot: Statement<'c>,
 }
 
 impl<'c> Statements<'c> {
@@ -89,6 +91,11 @@ impl<'c> Statements<'c> {
             )?,
             delete_partial_text: prepare("DELETE FROM partial_texts WHERE session = ?1")?,
             delete_media: prepare("DELETE FROM media WHERE session = ?1")?,
+            put_snapshot: prepare(
+                "INSERT OR REPLACE INTO snapshots (session, seq, event, version, body)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?,
+            delete_snapshot: prepare("DELETE FROM snapshots WHERE session = ?1")?,
         })
     }
 }

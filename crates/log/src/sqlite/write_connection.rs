@@ -18,6 +18,7 @@ use crate::lease::Token;
 use crate::media::media_of;
 use crate::partial_text::{PartialText, ends_partial_text};
 use crate::record::apply;
+use crate::snapshot::StoredSnapshot;
 use crate::{LeaseHolder, LogError, SessionRecord, UsageLine};
 
 /// The result of each request of a transaction.
@@ -137,6 +138,9 @@ impl<'c> WriteConnection<'c> {
                 let part = PartialText { message, start: *start, text };
                 self.keep_partial_text(session, *token, part, context)
             }
+            WriteRequest::KeepSnapshot { session, token, snapshot } => {
+                self.keep_snapshot(session, *token, snapshot, context)
+            }
             WriteRequest::Acquire { session } => self.acquire(session, context),
             WriteRequest::Release { session, token } => {
                 if self.cache.get(session).is_some_and(|cached| cached.token == *token) {
@@ -174,7 +178,7 @@ impl<'c> WriteConnection<'c> {
         // From here on, an error rolls back the transaction, which also clears the cache that is changed here.
         for EncodedEntry { entry, row } in new {
             if let Some(line) = UsageLine::of(record, entry) {
-                add_usage(statements, &line)?;
+                execute_usage(&mut statements.add_usage, &line)?;
             }
             apply(record, entry, row.body.len());
         }
@@ -214,6 +218,23 @@ impl<'c> WriteConnection<'c> {
         self.statements.delete_partial_text_from.execute(params![key, start, message])?;
         self.statements.insert_partial_text.execute(params![key, start, message, part.text])?;
         Ok(Applied::PartialTextKept)
+    }
+
+    fn keep_snapshot(
+        &mut self,
+        session: &SessionId,
+        token: Token,
+        snapshot: &StoredSnapshot,
+        context: &RequestContext<'_>,
+    ) -> Result<Applied, RequestError> {
+        self.load(session, token, context)?;
+        let Some(key) = self.cache.get(session).and_then(|cached| cached.key) else {
+            return Err(RequestError::Refused(LogError::UnknownSession(session.clone())));
+        };
+        let StoredSnapshot { seq, event, row } = snapshot;
+        let values = params![key, seq.0 as i64, event.as_str(), row.version, row.body];
+        self.statements.put_snapshot.execute(values)?;
+        Ok(Applied::SnapshotKept)
     }
 
     /// Makes sure that the session is in the cache. Refused if the lease is not valid.
@@ -287,18 +308,20 @@ impl<'c> WriteConnection<'c> {
         statements.delete_fresh.execute(places)?;
         statements.delete_partial_text.execute([key])?;
         statements.delete_media.execute([key])?;
+        statements.delete_snapshot.execute([key])?;
         statements.delete_record.execute([key])?;
         statements.delete_lease.execute(params![session.as_str(), context.holder_name, token.0 as i64])?;
         Ok(Applied::Deleted(session.clone()))
     }
 }
 
-fn add_usage(statements: &mut Statements<'_>, line: &UsageLine) -> rusqlite::Result<()> {
+/// Runs a statement whose parameters are the columns of the table `usage`.
+pub(super) fn execute_usage(statement: &mut Statement<'_>, line: &UsageLine) -> rusqlite::Result<()> {
     // An absurd number from a provider must not make an append fail, now or when numbers are added.
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX).min(i64::MAX >> 20);
     let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros } =
         line.usage;
-    statements.add_usage.execute(params![
+    statement.execute(params![
         line.day,
         line.model,
         number(line.runs),

@@ -167,6 +167,7 @@ impl Writer<'_> {
                 Ok(WriteReply::Appended(head))
             }
             Ok(Applied::PartialTextKept) => Ok(WriteReply::PartialTextKept),
+            Ok(Applied::SnapshotKept) => Ok(WriteReply::SnapshotKept),
             Ok(Applied::Leased(session, token)) => {
                 self.leases.insert(session.clone(), token);
                 let releaser = Arc::<Shared>::clone(self.shared);
@@ -188,7 +189,9 @@ impl Writer<'_> {
             Err(error) => {
                 if let (
                     LogError::NotHeld { session },
-                    WriteRequest::Append { token, .. } | WriteRequest::KeepPartialText { token, .. },
+                    WriteRequest::Append { token, .. }
+                    | WriteRequest::KeepPartialText { token, .. }
+                    | WriteRequest::KeepSnapshot { token, .. },
                 ) = (&error, &job.request)
                 {
                     lease_lost = self.forget_lease(session, *token);

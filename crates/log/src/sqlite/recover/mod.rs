@@ -11,13 +11,11 @@ mod rebuild;
 mod scan;
 mod write_ahead;
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use parlor_vocab::Clock;
 use rusqlite::Connection;
-use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
 use self::pages::Pages;
 use super::check::{DamageCheck, check_database};
@@ -25,11 +23,9 @@ use super::db_error::db_error;
 use super::open_files::sibling;
 use super::request::PLACES_PER_SESSION;
 use super::rescue::create_dated;
-use super::{Files, holder, schema};
+use super::unused::UnusedDatabase;
+use super::{Files, schema};
 use crate::LogError;
-
-/// The bytes of a file that SQLite locks while it has the file open: start and length.
-const SQLITE_LOCK_RANGE: (u64, u64) = (1 << 30, 512);
 
 /// The number of pages between two progress reports.
 const PROGRESS_PAGES: u32 = 4096;
@@ -98,11 +94,7 @@ pub fn recover(
 ) -> Result<Recovered, LogError> {
     let files = Files::in_home(&std::path::absolute(home).map_err(LogError::io("find", home))?);
     let database = &files.database;
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(&files.holders);
-    created.map_err(LogError::io("make folder", &files.holders))?;
-    // From now on no process can open the database; then make sure that none has it open.
-    let _folder_lock = holder::lock_folder(&files.holders)?;
-    refuse_if_used(&files)?;
+    let _lock = UnusedDatabase::lock(home)?;
     if check_database(database, None)? == DamageCheck::Intact {
         return Ok(Recovered::Intact);
     }
@@ -151,25 +143,6 @@ impl Drop for NewFile {
     fn drop(&mut self) {
         self.remove();
     }
-}
-
-/// Fails if a process has the database open. The folder lock keeps out later ones.
-fn refuse_if_used(files: &Files) -> Result<(), LogError> {
-    let failed = |error: std::io::Error| LogError::io("look at", &files.database)(error);
-    let file = OpenOptions::new().read(true).write(true).open(&files.database).map_err(failed)?;
-    let (start, length) = SQLITE_LOCK_RANGE;
-    let (typ, offset_type) = (FlockType::WriteLock, FlockOffsetType::Set);
-    let wanted = Flock { start, length, pid: None, typ, offset_type };
-    let found = fcntl_getlk(&file, &wanted).map_err(|errno| failed(errno.into()))?;
-    let path = files.database.clone();
-    if let Some(lock) = found {
-        let pid = lock.pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
-        return Err(LogError::InUse { path, pid });
-    }
-    if holder::any_alive(&files.holders)? {
-        return Err(LogError::InUse { path, pid: None });
-    }
-    Ok(())
 }
 
 /// Fails unless the new database is intact, has the counted sessions and events, and no session has a gap.

@@ -13,6 +13,7 @@ pub(crate) fn media_of(event: &SessionEvent) -> impl Iterator<Item = &MediaId> {
         SessionEvent::Created(_)
         | SessionEvent::Renamed { .. }
         | SessionEvent::AgentChosen(_)
+        | SessionEvent::ModeChosen { .. }
         | SessionEvent::Unqueued { .. }
         | SessionEvent::Cleared => &[],
     };
@@ -26,6 +27,7 @@ fn of_run(event: &RunEvent) -> &[Media] {
         RunEvent::Message(MessageEvent::Started { .. })
         | RunEvent::Step(_)
         | RunEvent::Tool(_)
+        | RunEvent::Question(_)
         | RunEvent::Subagent(_)
         | RunEvent::ErrorRaised { .. }
         | RunEvent::UsageAdded { .. }

@@ -271,8 +271,8 @@ impl<'p> Statement<'p> {
         }
         if !group.media.0.is_empty() {
             let text = ", new_media AS (
-                INSERT INTO media (session, id) SELECT * FROM unnest(?::bytea[], ?::bytea[])
-                ON CONFLICT DO NOTHING)";
+                INSERT INTO media (session, id) SELECT DISTINCT * FROM unnest(?::bytea[], ?::bytea[])
+                ON CONFLICT (session, id) DO UPDATE SET at = excluded.at)";
             self.add(text, &[&group.media.0, &group.media.1]);
         }
     }

@@ -49,7 +49,7 @@ new_media AS (
     INSERT INTO media (session, id)
     SELECT DISTINCT p.session, m.id
     FROM unnest($21::bigint[], $22::bytea[]) AS m (number, id) JOIN appended AS p ON p.number = m.number
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (session, id) DO UPDATE SET at = excluded.at
 ),
 added_usage AS (
     INSERT INTO usage AS u (day, model, node, runs, failed, input, output, cache_read, cache_write, cost)

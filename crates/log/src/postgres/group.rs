@@ -249,7 +249,10 @@ impl Writer<'_> {
             WriteRequest::KeepPartialText { message, start, text, .. } => {
                 Ok(Change { session, token, kind: ChangeKind::PartialText { message, start: *start, text } })
             }
-            WriteRequest::Acquire { .. } | WriteRequest::Release { .. } | WriteRequest::Delete { .. } => {
+            WriteRequest::KeepSnapshot { .. }
+            | WriteRequest::Acquire { .. }
+            | WriteRequest::Release { .. }
+            | WriteRequest::Delete { .. } => {
                 unreachable!("the group has appends and partial texts only")
             }
         }
@@ -306,7 +309,10 @@ fn lease_of(request: &WriteRequest) -> (&SessionId, Token) {
     match request {
         WriteRequest::Append { session, token, .. }
         | WriteRequest::KeepPartialText { session, token, .. } => (session, *token),
-        WriteRequest::Acquire { .. } | WriteRequest::Release { .. } | WriteRequest::Delete { .. } => {
+        WriteRequest::KeepSnapshot { .. }
+        | WriteRequest::Acquire { .. }
+        | WriteRequest::Release { .. }
+        | WriteRequest::Delete { .. } => {
             unreachable!("the group has appends and partial texts only")
         }
     }

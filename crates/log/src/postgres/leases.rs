@@ -24,12 +24,17 @@ const ACQUIRE: &str = "WITH
         SELECT * FROM unnest($1::bytea[], $2::bigint[]) WITH ORDINALITY AS a (session, token, number)
     ),
     own AS MATERIALIZED (
-        SELECT incarnation FROM nodes
+        SELECT incarnation, workspace FROM nodes
         WHERE incarnation = $3 AND NOT expired AND heartbeat > now() - make_interval(secs => $6)
     ),
     seen AS MATERIALIZED (
         SELECT l.session, l.token, l.incarnation, l.pid, l.since
         FROM leases AS l JOIN asked AS a ON l.session = a.session
+    ),
+    foreign_sessions AS MATERIALIZED (
+        -- The workspace of a session never changes.
+        SELECT s.id AS session, s.workspace FROM sessions AS s JOIN asked AS a ON s.id = a.session, own
+        WHERE s.workspace <> own.workspace
     ),
     expired_nodes AS (
         UPDATE nodes AS n SET expired = true
@@ -49,34 +54,50 @@ const ACQUIRE: &str = "WITH
         UPDATE leases AS l SET token = a.token, incarnation = $3, pid = $4, since = $5
         FROM free AS f, asked AS a, own
         WHERE l.session = f.session AND l.token = f.token AND a.session = f.session
+            AND a.session NOT IN (SELECT session FROM foreign_sessions)
         RETURNING l.session
     ),
     created AS (
         INSERT INTO leases (session, token, incarnation, pid, since)
         SELECT a.session, a.token, $3, $4, $5 FROM asked AS a, own
-        WHERE a.session NOT IN (SELECT session FROM seen) ORDER BY a.session
+        WHERE a.session NOT IN (SELECT session FROM seen)
+            AND a.session NOT IN (SELECT session FROM foreign_sessions)
+        ORDER BY a.session
         ON CONFLICT (session) DO NOTHING
         RETURNING session
     )
     SELECT n.node, s.pid, s.since, n.version, n.address, s.token, s.incarnation,
         a.session IN (SELECT session FROM taken UNION ALL SELECT session FROM created),
         EXISTS (SELECT FROM own),
-        coalesce(NOT n.expired AND n.heartbeat > now() - make_interval(secs => $6), false)
+        coalesce(NOT n.expired AND n.heartbeat > now() - make_interval(secs => $6), false), f.workspace
     FROM asked AS a LEFT JOIN seen AS s ON s.session = a.session
+    LEFT JOIN foreign_sessions AS f ON f.session = a.session
     LEFT JOIN nodes AS n ON n.incarnation = s.incarnation
     ORDER BY a.number";
+
+/// Gives leases back whose sessions have work left. No process has this incarnation, so that
+/// others may take them, and find them among the orphans.
+const ABANDON: &str = "UPDATE leases AS l SET incarnation = -1
+    FROM unnest($1::bytea[], $2::bigint[]) AS a (session, token)
+    WHERE l.session = a.session AND l.token = a.token";
 
 const RELEASE: &str = "DELETE FROM leases AS l USING unnest($1::bytea[], $2::bigint[]) AS a (session, token)
     WHERE l.session = a.session AND l.token = a.token";
 
-/// Everything of the session but its usage, if the lease is held. Both statements arrive together and are one transaction;
+/// Everything of the session but its usage, if the lease is held. A file goes with it if no other session refers to it, and
+/// nobody has stored or renewed it since the session last referred to it: somebody may be about to refer to it. Both statements arrive together and are one transaction;
 /// the second sees what an append wrote that the first waited for.
 const DELETE_SESSION: &str = "SELECT FROM leases WHERE session = $1 AND token = $2 FOR UPDATE;
     WITH
     held AS MATERIALIZED (SELECT session FROM leases WHERE session = $1 AND token = $2),
     record AS (DELETE FROM sessions AS s USING held AS h WHERE s.id = h.session RETURNING s.id),
     old_events AS (DELETE FROM events AS e USING held AS h WHERE e.session = h.session),
-    old_media AS (DELETE FROM media AS m USING held AS h WHERE m.session = h.session),
+    old_media AS (DELETE FROM media AS m USING held AS h WHERE m.session = h.session RETURNING m.id, m.at),
+    old_files AS (
+        DELETE FROM media_files AS f USING old_media AS m WHERE f.id = m.id AND f.renewed <= m.at
+            AND NOT EXISTS (SELECT FROM media AS o WHERE o.id = f.id AND o.session <> $1)
+        RETURNING f.id),
+    old_pieces AS (DELETE FROM media_pieces AS p USING old_files AS f WHERE p.id = f.id),
     old_texts AS (DELETE FROM partial_texts AS t USING held AS h WHERE t.session = h.session),
     lease AS (DELETE FROM leases AS l USING record AS r WHERE l.session = r.id AND l.token = $2),
     notified AS MATERIALIZED (SELECT pg_notify($3, $4) FROM record)
@@ -102,6 +123,8 @@ pub(super) enum Acquired {
     Taken(Token),
     /// A living process has it.
     Held { holder: LeaseHolder, token: Token, incarnation: i64 },
+    /// Only nodes of this workspace may take it, and none of them has it.
+    OtherWorkspace(String),
     /// Another process took it at the same moment. Ask again to see who.
     Raced,
     /// The process that asks counts as dead.
@@ -134,8 +157,10 @@ fn acquired(row: &Row, token: i64) -> Result<Acquired, StoredValueError> {
         (Some(token), Some(incarnation)) if is_alive => {
             Ok(Acquired::Held { holder: holder_from(row)?, token: Token(token as u64), incarnation })
         }
-        // Nobody had it, or a dead process: then somebody else was faster.
-        (Some(_), Some(_)) | (None, _) | (_, None) => Ok(Acquired::Raced),
+        // Nobody has it, or a dead process: it belongs to others, or somebody else was faster.
+        (Some(_), Some(_)) | (None, _) | (_, None) => {
+            Ok(row.try_get::<_, Option<String>>(10)?.map_or(Acquired::Raced, Acquired::OtherWorkspace))
+        }
     }
 }
 
@@ -151,14 +176,28 @@ pub(super) fn holder_from(row: &Row) -> Result<LeaseHolder, StoredValueError> {
     Ok(LeaseHolder { node, pid, since: Timestamp(row.try_get(2)?), announcement })
 }
 
-/// Gives leases back. Those that were lost before are not touched.
+/// Gives leases back, those of `abandoned` with work left. Those that were lost before are not touched.
 pub(super) async fn release(
     connection: &mut Connection,
+    finished: &[(&SessionId, Token)],
+    abandoned: &[(&SessionId, Token)],
+) -> Result<(), DbError> {
+    for (sql, leases) in [(RELEASE, finished), (ABANDON, abandoned)] {
+        if !leases.is_empty() {
+            give_back(connection, sql, leases).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn give_back(
+    connection: &mut Connection,
+    sql: &'static str,
     leases: &[(&SessionId, Token)],
 ) -> Result<(), DbError> {
     let names: Vec<&[u8]> = leases.iter().map(|(session, _)| session.as_str().as_bytes()).collect();
     let tokens: Vec<i64> = leases.iter().map(|(_, token)| token.0 as i64).collect();
-    connection.query(RELEASE, &[&names, &tokens]).await.map(|_| ())
+    connection.query(sql, &[&names, &tokens]).await.map(|_| ())
 }
 
 /// What became of a deletion.

@@ -8,10 +8,13 @@
 mod append;
 mod append_all;
 mod append_each;
+mod cluster;
 mod connect;
+mod copying;
 mod db_error;
 mod group;
 mod leases;
+mod media;
 mod node;
 mod queue;
 mod read;
@@ -19,6 +22,8 @@ mod readers;
 mod record_cache;
 mod request;
 mod schema;
+mod shared_values;
+mod snapshots;
 #[cfg(any(test, feature = "test-util"))]
 pub mod test_server;
 mod tls;
@@ -45,14 +50,17 @@ use self::wake::FollowedSessions;
 use crate::heads::Heads;
 use crate::lease::{LeaseReleaser, Token};
 use crate::lost_leases::LostLeases;
+use crate::snapshot::StoredSnapshot;
 use crate::{
-    Announcement, Erased, EventLog, Lease, LeaseHolder, LogError, Page, PageRequest, PartialMessage,
-    PartialText, Reclaimed, SessionRecord, UsageLine,
+    Announcement, Erased, EventLog, Lease, LeaseHolder, LogError, NodeRecord, Page, PageRequest,
+    PartialMessage, PartialText, Reclaimed, SessionRecord, SessionSnapshot, UsageLine,
 };
 
+pub use self::cluster::{MAX_NODES, MAX_ORPHANS};
 pub use self::connect::{
     CONNECT_WAIT, KEEPALIVE_INTERVAL, MAX_BACKOFF, MIN_BACKOFF, NEXT_HOST_WAIT, SILENCE_LIMIT,
 };
+pub use self::media::MEDIA_PIECE_BYTES;
 pub use self::node::NODE_KEEP;
 pub use self::read::READ_EVENTS;
 pub use self::readers::READ_CONNECTIONS;
@@ -101,6 +109,9 @@ pub struct PostgresOptions {
     pub password: Option<String>,
     /// The name of this node.
     pub node: String,
+    /// The label of the file system with the working folders of this node: a node with a label opens only sessions that
+    /// nodes with the same label created.
+    pub workspace: Option<String>,
     /// See [`HEARTBEAT_INTERVAL`].
     pub heartbeat_interval: Duration,
     /// See [`LEASE_WAIT`]. All processes that share a log need the same value.
@@ -116,6 +127,7 @@ impl PostgresOptions {
             url: url.into(),
             password: None,
             node: node.into(),
+            workspace: None,
             heartbeat_interval: HEARTBEAT_INTERVAL,
             lease_wait: LEASE_WAIT,
             renew_limit: RENEW_LIMIT,
@@ -206,7 +218,7 @@ impl PostgresLog {
         let schema: Option<String> = rows.first().and_then(|row| row.get(0));
         let channel = wake::channel_name(&schema.unwrap_or_default());
         let sent = Instant::now();
-        let registered = node::register(&mut heartbeat, &options.node, &Announcement::default(), None).await;
+        let registered = node::register(&mut heartbeat, &options, &Announcement::default(), None).await;
         let incarnation = registered.map_err(failed)?;
         let shared = Arc::new(Shared {
             options,
@@ -246,6 +258,27 @@ impl PostgresLog {
         reply.await.unwrap_or(Err(LogError::Closed))
     }
 
+    /// Carries out an append.
+    async fn append_encoded(&self, request: WriteRequest) -> Result<Seq, LogError> {
+        if request.bytes() > MAX_APPEND_BYTES {
+            let text = format!("an append of {} bytes is too large", request.bytes());
+            return Err(LogError::Database {
+                store: self.shared.connector.store().to_owned(),
+                source: text.into(),
+            });
+        }
+        match self.write(request).await? {
+            WriteReply::Appended(head) => Ok(head),
+            WriteReply::PartialTextKept
+            | WriteReply::SnapshotKept
+            | WriteReply::Leased(_)
+            | WriteReply::Released
+            | WriteReply::Deleted => {
+                unreachable!("the writer replies to an append with `Appended` or an error")
+            }
+        }
+    }
+
     /// Returns the session and token of a lease. Fails if the lease is of another store.
     fn check_lease(&self, lease: &Lease) -> Result<(SessionId, Token), LogError> {
         if lease.is_from(&self.shared) {
@@ -281,7 +314,7 @@ impl Shared {
 
 impl LeaseReleaser for Shared {
     fn release(&self, session: &SessionId, token: Token) {
-        self.queue.push_release(WriteRequest::Release { session: session.clone(), token });
+        self.queue.push_release(WriteRequest::Release { session: session.clone(), token, has_work: false });
     }
 }
 
@@ -290,23 +323,7 @@ impl EventLog for PostgresLog {
     async fn append(&self, lease: &Lease, after: Seq, new: &[NewEntry]) -> Result<Seq, LogError> {
         let (session, token) = self.check_lease(lease)?;
         let new = new.iter().map(EncodedEntry::new).collect();
-        let request = WriteRequest::Append { session, token, after, new };
-        if request.bytes() > MAX_APPEND_BYTES {
-            let text = format!("an append of {} bytes is too large", request.bytes());
-            return Err(LogError::Database {
-                store: self.shared.connector.store().to_owned(),
-                source: text.into(),
-            });
-        }
-        match self.write(request).await? {
-            WriteReply::Appended(head) => Ok(head),
-            WriteReply::PartialTextKept
-            | WriteReply::Leased(_)
-            | WriteReply::Released
-            | WriteReply::Deleted => {
-                unreachable!("the writer replies to an append with `Appended` or an error")
-            }
-        }
+        self.append_encoded(WriteRequest::Append { session, token, after, new }).await
     }
 
     async fn keep_partial_text(&self, lease: &Lease, part: PartialText<'_>) -> Result<(), LogError> {
@@ -319,6 +336,16 @@ impl EventLog for PostgresLog {
 
     async fn partial_message(&self, session: &SessionId) -> Result<Option<PartialMessage>, LogError> {
         self.shared.partial_text(session).await
+    }
+
+    async fn keep_snapshot(&self, lease: &Lease, snapshot: &SessionSnapshot) -> Result<(), LogError> {
+        let (session, token) = self.check_lease(lease)?;
+        let Some(snapshot) = StoredSnapshot::encode(snapshot) else { return Ok(()) };
+        self.write(WriteRequest::KeepSnapshot { session, token, snapshot }).await.map(|_| ())
+    }
+
+    async fn snapshot(&self, session: &SessionId) -> Result<Option<SessionSnapshot>, LogError> {
+        Ok(self.shared.stored_snapshot(session).await?.and_then(StoredSnapshot::decode))
     }
 
     async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
@@ -350,6 +377,7 @@ impl EventLog for PostgresLog {
             WriteReply::Leased(lease) => Ok(lease),
             WriteReply::Appended(_)
             | WriteReply::PartialTextKept
+            | WriteReply::SnapshotKept
             | WriteReply::Released
             | WriteReply::Deleted => {
                 unreachable!("the writer replies to an acquire with `Leased` or an error")
@@ -374,7 +402,21 @@ impl EventLog for PostgresLog {
         // On failure, dropping the lease releases it in the store that gave it.
         self.check_lease(&lease)?;
         let (session, token) = lease.into_parts();
-        self.write(WriteRequest::Release { session, token }).await.map(|_| ())
+        self.write(WriteRequest::Release { session, token, has_work: false }).await.map(|_| ())
+    }
+
+    async fn abandon(&self, lease: Lease) -> Result<(), LogError> {
+        self.check_lease(&lease)?;
+        let (session, token) = lease.into_parts();
+        self.write(WriteRequest::Release { session, token, has_work: true }).await.map(|_| ())
+    }
+
+    async fn orphans(&self) -> Result<Vec<SessionId>, LogError> {
+        self.shared.orphans().await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>, LogError> {
+        self.shared.nodes().await
     }
 
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use parlor_vocab::SessionId;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio_postgres::types::ToSql;
 
-use super::Shared;
 use super::connect::{Backoff, Connection, Connector};
 use super::db_error::{DbError, describe};
 use super::leases::random_number;
+use super::{PostgresOptions, Shared};
 use crate::lease::Token;
 use crate::{Announcement, LogError};
 
@@ -33,17 +34,16 @@ const REGISTER: &str = "WITH
         DELETE FROM nodes AS n WHERE n.heartbeat < now() - make_interval(secs => $7)
             AND NOT EXISTS (SELECT FROM leases AS l WHERE l.incarnation = n.incarnation)
     )
-    INSERT INTO nodes (incarnation, node, pid, address, version, started, heartbeat)
-    VALUES ($1, $2, $3, $4, $5, clock_timestamp(), clock_timestamp())";
+    INSERT INTO nodes (incarnation, node, pid, address, version, workspace, started, heartbeat)
+    VALUES ($1, $2, $3, $4, $5, $8, clock_timestamp(), clock_timestamp())";
 
 /// An incarnation that expired is not renewed: others may have taken some of its leases.
 const RENEW: &str = "UPDATE nodes SET heartbeat = clock_timestamp(), address = $2, version = $3
     WHERE incarnation = $1 AND NOT expired AND heartbeat > clock_timestamp() - make_interval(secs => $4)
     RETURNING incarnation";
 
-/// Ends an incarnation, and frees its leases.
-const UNREGISTER: &str = "WITH released AS (DELETE FROM leases WHERE incarnation = $1)
-    DELETE FROM nodes WHERE incarnation = $1";
+/// Ends an incarnation. Leases that it still has are free from now on; others find them among the orphans.
+const UNREGISTER: &str = "DELETE FROM nodes WHERE incarnation = $1";
 
 /// Why the leases of a log end that is closed, or whose writer panicked.
 pub(super) const CLOSED: &str = "the log is closed";
@@ -165,15 +165,17 @@ pub(super) async fn connect(connector: &Connector) -> Result<Connection, DbError
 /// Registers a new incarnation and returns it. `last` is the one before, which is given up.
 pub(super) async fn register(
     connection: &mut Connection,
-    node: &str,
+    options: &PostgresOptions,
     announcement: &Announcement,
     last: Option<i64>,
 ) -> Result<i64, DbError> {
     let incarnation = random_number();
     let (address, version) = announced(announcement);
     let (pid, keep) = (i64::from(std::process::id()), NODE_KEEP.as_secs_f64());
-    let node = node.as_bytes();
-    connection.query(REGISTER, &[&incarnation, &node, &pid, &address, &version, &last, &keep]).await?;
+    let (node, workspace) = (options.node.as_bytes(), &options.workspace);
+    let parameters: [&(dyn ToSql + Sync); 8] =
+        [&incarnation, &node, &pid, &address, &version, &last, &keep, workspace];
+    connection.query(REGISTER, &parameters).await?;
     Ok(incarnation)
 }
 
@@ -286,8 +288,7 @@ async fn beat_once(
             Ok(if renewed { Beat::Renewed } else { Beat::Expired })
         }
         None => {
-            let node = &shared.options.node;
-            register(connection, node, announcement, last_incarnation).await.map(Beat::Registered)
+            register(connection, &shared.options, announcement, last_incarnation).await.map(Beat::Registered)
         }
     }
 }

@@ -55,7 +55,7 @@ const USAGE: &str = "SELECT day, model, least(sum(runs), 9223372036854775807)::b
 
 const SIZE: &str =
     "SELECT sum(pg_total_relation_size(t))::bigint FROM unnest(ARRAY['sessions', 'events', 'media',
-    'partial_texts', 'usage', 'nodes', 'leases', 'write_probes', 'schema_version']::regclass[]) AS t";
+    'media_files', 'media_pieces', 'partial_texts', 'snapshots', 'usage', 'nodes', 'leases', 'write_probes', 'schema_version']::regclass[]) AS t";
 
 impl Shared {
     /// Reads events of a session. See [`EventLog::read`](crate::EventLog::read).

@@ -4,6 +4,7 @@ use parlor_vocab::{AgentId, IdError, MessageId, NewEntry, RunId, Seq, SessionId,
 use tokio_postgres::Row;
 
 use crate::lease::{Lease, Token};
+use crate::snapshot::StoredSnapshot;
 use crate::{SessionRecord, row};
 
 /// The columns of a record, in the order in which [`record_from`] reads them.
@@ -19,11 +20,37 @@ const EVENT_BYTES: usize = 64;
 
 /// A request to change the database.
 pub(super) enum WriteRequest {
-    Append { session: SessionId, token: Token, after: Seq, new: Vec<EncodedEntry> },
-    KeepPartialText { session: SessionId, token: Token, message: MessageId, start: usize, text: String },
-    Acquire { session: SessionId },
-    Release { session: SessionId, token: Token },
-    Delete { session: SessionId, token: Token },
+    Append {
+        session: SessionId,
+        token: Token,
+        after: Seq,
+        new: Vec<EncodedEntry>,
+    },
+    KeepPartialText {
+        session: SessionId,
+        token: Token,
+        message: MessageId,
+        start: usize,
+        text: String,
+    },
+    KeepSnapshot {
+        session: SessionId,
+        token: Token,
+        snapshot: StoredSnapshot,
+    },
+    Acquire {
+        session: SessionId,
+    },
+    /// `has_work` keeps the row, so that others find the session.
+    Release {
+        session: SessionId,
+        token: Token,
+        has_work: bool,
+    },
+    Delete {
+        session: SessionId,
+        token: Token,
+    },
 }
 
 impl WriteRequest {
@@ -31,6 +58,7 @@ impl WriteRequest {
         match self {
             Self::Append { session, .. }
             | Self::KeepPartialText { session, .. }
+            | Self::KeepSnapshot { session, .. }
             | Self::Acquire { session }
             | Self::Release { session, .. }
             | Self::Delete { session, .. } => session,
@@ -45,6 +73,7 @@ impl WriteRequest {
                 .map(|event| event.row.body.len() + event.entry.id.as_str().len() + EVENT_BYTES)
                 .sum(),
             Self::KeepPartialText { text, .. } => text.len(),
+            Self::KeepSnapshot { snapshot, .. } => snapshot.row.body.len(),
             Self::Acquire { .. } | Self::Release { .. } | Self::Delete { .. } => 0,
         }
     }
@@ -66,6 +95,7 @@ impl EncodedEntry {
 pub(super) enum WriteReply {
     Appended(Seq),
     PartialTextKept,
+    SnapshotKept,
     Leased(Lease),
     Released,
     Deleted,

@@ -7,7 +7,12 @@ use super::db_error::DbError;
 use crate::LogError;
 
 /// The migration to each format from the one before. A released migration never changes.
-const MIGRATIONS: &[&str] = &[include_str!("format_1.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("format_1.sql"),
+    include_str!("format_2_media.sql"),
+    include_str!("format_3_nodes.sql"),
+    include_str!("format_4_snapshots.sql"),
+];
 
 /// The advisory lock that a migrating process has; any fixed number.
 const MIGRATION_LOCK: i64 = 0x7061_726c_6f72;

@@ -41,10 +41,15 @@ pub(super) struct Failures {
     backoff: Backoff,
 }
 
+/// The workspace of the sessions that are created on a connection; see `format_3_nodes.sql`.
+const WORKSPACE_SETTING: &str = "SELECT set_config('parlor.workspace', $1, false)";
+
 /// Connects for writing.
 pub(super) async fn connect(shared: &Shared) -> Result<Connection, DbError> {
     let mut connection = shared.connector.connect().await?;
     connection.client_mut().batch_execute(WRITER_SETTINGS).await?;
+    let workspace = shared.options.workspace.as_deref().unwrap_or_default();
+    connection.query(WORKSPACE_SETTING, &[&workspace]).await?;
     Ok(connection)
 }
 
@@ -97,6 +102,7 @@ impl Drop for EndOnDrop<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Change,
+    Snapshot,
     Release,
     Acquire,
     Delete,
@@ -104,11 +110,12 @@ enum Kind {
 
 impl Kind {
     /// Releases come before acquires: a release that failed earlier is tried again first.
-    const ALL: [Self; 4] = [Self::Change, Self::Release, Self::Acquire, Self::Delete];
+    const ALL: [Self; 5] = [Self::Change, Self::Snapshot, Self::Release, Self::Acquire, Self::Delete];
 
     fn of(request: &WriteRequest) -> Self {
         match request {
             WriteRequest::Append { .. } | WriteRequest::KeepPartialText { .. } => Self::Change,
+            WriteRequest::KeepSnapshot { .. } => Self::Snapshot,
             WriteRequest::Release { .. } => Self::Release,
             WriteRequest::Acquire { .. } => Self::Acquire,
             WriteRequest::Delete { .. } => Self::Delete,
@@ -155,6 +162,7 @@ impl Writer<'_> {
         let carried_out = async {
             match kind {
                 Kind::Change => self.write_changes(jobs, incarnation).await,
+                Kind::Snapshot => self.keep_snapshots(jobs).await,
                 Kind::Release => self.release(jobs).await,
                 Kind::Acquire => self.acquire(jobs, incarnation).await,
                 Kind::Delete => self.delete(jobs, incarnation).await,
@@ -177,7 +185,10 @@ impl Writer<'_> {
     pub(super) async fn connected(&mut self) -> Result<&mut Connection, LogError> {
         let deadline = Instant::now() + self.shared.options.renew_limit;
         let mut backoff = Backoff::default();
-        sleep(std::mem::take(&mut self.pause)).await;
+        // Even a sleep of no time lasts until the next tick of the timer, which is longer than an append.
+        if !self.pause.is_zero() {
+            sleep(std::mem::take(&mut self.pause)).await;
+        }
         while self.connection.as_ref().is_none_or(Connection::is_closed) {
             match connect(self.shared).await {
                 Ok(connection) => {
@@ -214,18 +225,14 @@ impl Writer<'_> {
     }
 
     async fn release(&mut self, jobs: &[Job]) -> Replies {
-        let leases: Vec<(&SessionId, Token)> = jobs
-            .iter()
-            .filter_map(|job| match &job.request {
-                WriteRequest::Release { session, token } => Some((session, *token)),
-                WriteRequest::Append { .. }
-                | WriteRequest::KeepPartialText { .. }
-                | WriteRequest::Acquire { .. }
-                | WriteRequest::Delete { .. } => None,
-            })
-            .collect();
+        let (mut finished, mut abandoned) = (Vec::new(), Vec::new());
+        for job in jobs {
+            if let WriteRequest::Release { session, token, has_work } = &job.request {
+                if *has_work { &mut abandoned } else { &mut finished }.push((session, *token));
+            }
+        }
         // From now on no append uses them, whatever becomes of the release.
-        for (session, token) in &leases {
+        for (session, token) in finished.iter().chain(&abandoned) {
             self.shared.membership.remove_lease(session, *token);
             self.records.remove(session);
         }
@@ -235,7 +242,7 @@ impl Writer<'_> {
                 Ok(connection) => connection,
                 Err(error) => break error,
             };
-            match leases::release(connection, &leases).await {
+            match leases::release(connection, &finished, &abandoned).await {
                 Ok(()) => return jobs.iter().map(|_| Ok(WriteReply::Released)).collect(),
                 Err(error) if self.may_repeat(&error, &mut failures) => {}
                 Err(error) => break self.shared.log_error(error),
@@ -300,6 +307,9 @@ impl Writer<'_> {
             }
             Acquired::Held { holder, .. } => {
                 return Some(Err(LogError::Held { session: session.clone(), by: holder }));
+            }
+            Acquired::OtherWorkspace(workspace) => {
+                return Some(Err(LogError::OtherWorkspace { session: session.clone(), workspace }));
             }
             Acquired::Raced => return None,
             Acquired::RequesterExpired => {
@@ -397,6 +407,7 @@ impl Writer<'_> {
             (
                 WriteRequest::Append { session, token, .. }
                 | WriteRequest::KeepPartialText { session, token, .. }
+                | WriteRequest::KeepSnapshot { session, token, .. }
                 | WriteRequest::Delete { session, token },
                 Err(LogError::NotHeld { .. }),
             ) => {
@@ -424,6 +435,7 @@ fn refuse_without_incarnation(shared: &Shared, request: &WriteRequest) -> Result
     match request {
         WriteRequest::Append { session, .. }
         | WriteRequest::KeepPartialText { session, .. }
+        | WriteRequest::KeepSnapshot { session, .. }
         | WriteRequest::Delete { session, .. } => Err(LogError::NotHeld { session: session.clone() }),
         WriteRequest::Release { .. } => Ok(WriteReply::Released),
         WriteRequest::Acquire { .. } => Err(shared.unavailable("no heartbeat succeeded in time")),

@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod child;
+mod cluster;
 mod connections;
+mod copying;
 mod groups;
 mod proxy;
 mod server;

@@ -9,18 +9,22 @@
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
+pub mod copy;
 mod error;
 mod heads;
 mod lease;
 mod lost_leases;
 mod media;
 mod memory;
+mod node_record;
 mod observed;
 mod partial_text;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod record;
 mod row;
+mod shared_media;
+mod snapshot;
 mod sqlite;
 mod system;
 mod usage;
@@ -34,16 +38,21 @@ use tokio::sync::watch;
 pub use error::{Announcement, LeaseHolder, LogError};
 pub use lease::Lease;
 pub use memory::MemoryLog;
+pub use node_record::NodeRecord;
 pub use observed::{LogWrite, ObserveWrite, ObservedLog};
 pub use partial_text::{PartialMessage, PartialText};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLog, PostgresOptions};
 pub use record::{Page, PageCursor, PageRequest, SessionRecord};
+pub use row::ROW_VERSION;
+pub use shared_media::{MediaVersion, SharedMedia, SweptMedia};
+pub use snapshot::{HistorySnapshot, MAX_SNAPSHOT_BYTES, SessionSnapshot};
 pub use sqlite::{
-    BUSY_WAIT, DamageCheck, ERASE_RETRY, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT,
-    LEAST_FREE_BYTES, LostData, MAX_BATCH, OPEN_CHECK_WAIT, READ_CONNECTIONS, RECLAIM_PAGES, Recovered,
-    RecoveryProgress, SHORT_READ_CONNECTIONS, SHRINK_TRIES, SHRINK_WAIT, SavedData, SqliteLog,
-    WRITE_QUEUE_JOBS, WriteCounts, check_database, recover,
+    BUSY_WAIT, CopyProgress, DATABASE_FORMAT, DamageCheck, DatabaseContents, ERASE_RETRY, FOLLOW_INTERVAL,
+    FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT, LEAST_FREE_BYTES, LostData, MAX_BATCH, OPEN_CHECK_WAIT,
+    READ_CONNECTIONS, RECLAIM_PAGES, Recovered, RecoveryProgress, SHORT_READ_CONNECTIONS, SHRINK_TRIES,
+    SHRINK_WAIT, SavedData, SqliteLog, UnusedDatabase, WRITE_QUEUE_JOBS, WriteCounts, check_database,
+    check_foreign_database, copy_database, database_contents, recover,
 };
 pub use system::{SystemClock, TimeOrderedIds, random_u128};
 pub use usage::UsageLine;
@@ -88,6 +97,16 @@ pub trait EventLog: Send + Sync {
     /// part.
     async fn partial_message(&self, session: &SessionId) -> Result<Option<PartialMessage>, LogError>;
 
+    /// Keeps a snapshot of the leased session, in place of the one before. It is not an event: the head stays, and nobody
+    /// is woken. One larger than [`MAX_SNAPSHOT_BYTES`] is not kept. A snapshot may be lost at any time.
+    ///
+    /// Fails with `UnknownSession` if the session has no event, and with `NotHeld` if the lease was lost.
+    async fn keep_snapshot(&self, lease: &Lease, snapshot: &SessionSnapshot) -> Result<(), LogError>;
+
+    /// The snapshot that [`keep_snapshot`](Self::keep_snapshot) has kept last. `None` if there is none, if its event is
+    /// not in the session, or if another version of parlor wrote it.
+    async fn snapshot(&self, session: &SessionId) -> Result<Option<SessionSnapshot>, LogError>;
+
     /// Reads the events after `after`, in order: at most `max`, and fewer if they are large (see [`READ_BYTES`]). The
     /// result is empty only at the end of the session, or if `max` is zero.
     ///
@@ -131,6 +150,24 @@ pub trait EventLog: Send + Sync {
     /// Releases a lease, and returns when others can take it. Dropping the lease does the same without waiting.
     /// Succeeds also if the lease was lost before.
     async fn release(&self, lease: Lease) -> Result<(), LogError>;
+
+    /// Like [`release`](Self::release), for a session that has work left, such as inputs that wait: processes that look for
+    /// [orphans](Self::orphans) find it.
+    async fn abandon(&self, lease: Lease) -> Result<(), LogError> {
+        self.release(lease).await
+    }
+
+    /// Sessions whose last holder died or left before their work was done, and that this process may open. Others may be
+    /// faster. Only a log that several machines share has any.
+    async fn orphans(&self) -> Result<Vec<SessionId>, LogError> {
+        Ok(Vec::new())
+    }
+
+    /// The processes that serve their sessions to others, with those that have ended and left sessions behind. Empty if the
+    /// log is on one machine.
+    async fn nodes(&self) -> Result<Vec<NodeRecord>, LogError> {
+        Ok(Vec::new())
+    }
 
     /// Deletes the leased session with its events and its record. The lease is lost. The id may be used again; cursors
     /// into the old session are meaningless then.

@@ -8,6 +8,7 @@ mod follow;
 mod lease;
 mod partial_text;
 mod records;
+mod snapshot;
 mod space;
 mod usage;
 
@@ -23,6 +24,7 @@ pub use follow::*;
 pub use lease::*;
 pub use partial_text::*;
 pub use records::*;
+pub use snapshot::*;
 pub use space::*;
 pub use usage::*;
 
@@ -75,6 +77,10 @@ macro_rules! conformance_tests {
             partial_text_ends_with_its_message_and_with_its_run
             another_message_replaces_partial_text
             partial_text_needs_the_lease_and_goes_with_the_session
+            the_last_snapshot_is_kept_and_is_no_event
+            a_snapshot_of_other_events_is_ignored
+            a_snapshot_that_is_too_large_is_not_kept
+            a_snapshot_needs_the_lease_and_goes_with_the_session
         }
     };
     ($factory:expr; $($case:ident)*) => {

@@ -2,7 +2,10 @@
 
 use std::sync::OnceLock;
 
+use parlor_vocab::PolicyMode;
 use rustix::process::{Resource, getrlimit};
+
+use crate::sandbox::Sandbox;
 
 /// How many processes and threads the user may have when a child starts another: half of the smallest `pid_max` (32,768),
 /// so that a fork bomb leaves room for a shell to end it. The kernel counts all processes of the user, so a smaller limit
@@ -36,13 +39,22 @@ impl Default for ChildLimits {
     }
 }
 
-/// Whether a child gets limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Confinement {
+/// How a child is confined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Confinement<'a> {
     /// Limited: a process that an agent or a client starts.
     Tool,
+    /// Limited, and in a sandbox.
+    Sandbox(&'a Sandbox),
     /// Unlimited: a program for the user of this machine, such as a browser.
     None,
+}
+
+impl<'a> Confinement<'a> {
+    /// The confinement of a process that an agent or a client starts.
+    pub(crate) fn of(sandbox: Option<&'a Sandbox>) -> Self {
+        sandbox.filter(|sandbox| sandbox.mode != PolicyMode::Full).map_or(Self::Tool, Self::Sandbox)
+    }
 }
 
 static LIMITS: OnceLock<ChildLimits> = OnceLock::new();
@@ -52,10 +64,16 @@ pub fn set_child_limits(limits: ChildLimits) {
     let _ = LIMITS.set(limits);
 }
 
+/// How the C library numbers the resources of `setrlimit`.
+#[cfg(target_env = "gnu")]
+type ResourceNumber = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type ResourceNumber = libc::c_int;
+
 /// An argument of `setrlimit`; `value` is both the soft and the hard limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
-    pub(crate) resource: libc::__rlimit_resource_t,
+    pub(crate) resource: ResourceNumber,
     pub(crate) value: libc::rlim_t,
 }
 

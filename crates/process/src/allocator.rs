@@ -1,5 +1,5 @@
 //! Makes the allocator of the C library return large blocks to the system.
-#![expect(unsafe_code, reason = "mallopt is a call of the C library")]
+#![cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "mallopt is a call of the C library"))]
 
 /// A block of this size or more gets pages of its own, which go back to the system when it is freed.
 ///

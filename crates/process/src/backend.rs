@@ -196,6 +196,8 @@ impl Processes {
                 let (ticket, process) = self.waiting_writes.remove(&write)?;
                 Some(Update::Answer(ticket, Err(ProcessRefusal::StdinGone(process))))
             }
+            // Only sequenced processes report it.
+            ChildEvent::LeaderExited(_) => None,
             ChildEvent::Exited(ending) => {
                 let (process, _) = self.living.remove(&number)?;
                 // A terminated process is no longer in `by_id`.
@@ -225,6 +227,7 @@ pub fn spawn_refusal(error: SpawnError) -> ProcessRefusal {
             (format!("enter working folder {folder:?}"), errno.to_string())
         }
         SpawnError::Program { program, errno } => (format!("run {program:?}"), errno.to_string()),
+        SpawnError::Sandbox(reason) => ("set up the sandbox".to_owned(), reason.clone()),
         SpawnError::System { attempt, errno } => ((*attempt).to_owned(), errno.to_string()),
     };
     ProcessRefusal::CannotStart { attempt, reason }

@@ -29,6 +29,9 @@ pub enum SpawnError {
         /// The error of the operating system.
         errno: Errno,
     },
+    /// The sandbox cannot be set up. The process was not started without it.
+    #[error("cannot set up the sandbox: {0}")]
+    Sandbox(String),
     /// The operating system has no free descriptors, terminals or processes.
     #[error("cannot {attempt}: {errno}")]
     System {

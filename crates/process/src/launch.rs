@@ -10,17 +10,19 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Once;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitIdOptions};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
 
-use crate::confine::{Confinement, Limit, limits};
+use crate::confine::Limit;
 use crate::oom::LaunchGuard;
 use crate::program::Program;
-use crate::supervise::wait;
+use crate::sandbox::{Plan, enter};
 
 /// A started child that has not been reaped.
 pub(crate) struct Child {
@@ -50,6 +52,8 @@ pub(crate) struct LaunchError {
 pub(crate) enum Step {
     Create,
     Prepare,
+    /// With what the child was doing in order to enter its sandbox.
+    Sandbox(&'static str),
     EnterFolder,
     Execute,
 }
@@ -59,65 +63,87 @@ const STACK_BYTES: usize = 64 * 1024;
 /// The exit status of a child that failed before `exec`. `launch` reaps it, so nobody sees the status.
 const FAILED_STATUS: c_int = 127;
 /// Signals have numbers from 1 to this.
-const LAST_SIGNAL: c_int = 64;
+pub(crate) const LAST_SIGNAL: c_int = 64;
 
-/// Starts `program` as the leader of a new session and process group.
+/// Starts `program` as the leader of a new session and process group, in the sandbox of `plan`.
 ///
-/// The child inherits only the three standard streams. It gets SIGTERM when the calling *thread* ends, so call this from a
+/// The child inherits only the three standard streams. It gets SIGKILL when the calling *thread* ends, so call this from a
 /// thread that lives as long as the server.
 pub(crate) fn launch(
     program: &mut Program,
     streams: &Streams<'_>,
-    confinement: Confinement,
+    limits: Option<&[Limit]>,
+    plan: Option<&mut Plan>,
 ) -> Result<Child, LaunchError> {
     stop_ignoring_sigchld();
-    let limits = (confinement == Confinement::Tool).then(limits);
     let launch_guard = LaunchGuard::begin(limits.is_some());
+    let is_sandboxed = plan.is_some();
     let mut setup = ChildSetup {
         program,
         streams: [streams.stdin, streams.stdout, streams.stderr].map(|fd| fd.as_raw_fd()),
         terminal: streams.terminal,
         parent: rustix::process::getpid(),
         limits,
+        plan,
+        sandboxed_stack: is_sandboxed.then(ChildStack::new),
+        sandboxed_pid: -1,
         score_to_restore: launch_guard.score_to_restore(),
         is_score_restored: false,
         failure: None,
     };
-    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
-    let mut pidfd: RawFd = -1;
+    let mut stack = ChildStack::new();
+    let run = if is_sandboxed { run_guide } else { run_child };
 
-    let mask = block_all_signals();
-    // SAFETY: the child runs `run_child` on a stack of its own, of which we pass the aligned upper end. CLONE_VFORK
-    // suspends this thread until the child has left our memory by exec or exit, so `setup`, `stack` and `pidfd` outlive
-    // its use of them, and nobody else uses them meanwhile.
+    let blocked = SignalsBlocked::new();
+    // SAFETY: the child runs `run` on a stack of its own, of which we pass the aligned upper end. CLONE_VFORK suspends this
+    // thread until the child has left our memory by exec or exit, so `setup` and `stack` outlive its use of them, and nobody
+    // else uses them meanwhile.
     let pid = unsafe {
         libc::clone(
-            run_child,
-            stack.as_mut_ptr().add(stack.capacity()).cast(),
-            libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD,
+            run,
+            stack.top(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
             ptr::from_mut(&mut setup).cast(),
-            ptr::from_mut(&mut pidfd),
         )
     };
     // Read errno before another call changes it.
     let clone_error = (pid == -1).then(last_errno);
     let (failure, is_score_restored) = (setup.failure, setup.is_score_restored);
+    let sandboxed_pid = setup.sandboxed_pid;
     launch_guard.end(is_score_restored);
-    restore_signals(&mask);
+    drop(blocked);
 
     if let Some(errno) = clone_error {
         return Err(LaunchError { step: Step::Create, errno });
     }
-    let pid = Pid::from_raw(pid).expect("clone returns a positive number or -1 to the parent");
-    // SAFETY: clone succeeded with CLONE_PIDFD, so this is a new descriptor that nobody else owns.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    match failure {
-        None => Ok(Child { pid, pidfd }),
-        Some(failure) => {
-            wait(&pidfd, WaitIdOptions::EXITED);
-            Err(failure)
+    let mut pid = Pid::from_raw(pid).expect("clone returns a positive number or -1 to the parent");
+    if is_sandboxed {
+        reap(pid);
+        match Pid::from_raw(sandboxed_pid).filter(|_| sandboxed_pid > 0) {
+            Some(sandboxed) => pid = sandboxed,
+            None => {
+                let not_created = LaunchError { step: Step::Create, errno: Errno::AGAIN };
+                return Err(failure.unwrap_or(not_created));
+            }
         }
     }
+    if let Some(failure) = failure {
+        reap(pid);
+        return Err(failure);
+    }
+    // The child is not reaped yet, so the number is still its own.
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Ok(Child { pid, pidfd }),
+        Err(errno) => {
+            let _ = kill_process_group(pid, Signal::KILL);
+            reap(pid);
+            Err(LaunchError { step: Step::Create, errno })
+        }
+    }
+}
+
+fn reap(pid: Pid) {
+    while let Err(Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED) {}
 }
 
 /// What the child needs, and where it reports why it failed.
@@ -128,10 +154,43 @@ struct ChildSetup<'a> {
     parent: Pid,
     /// The limits of the program; `None` leaves it ours.
     limits: Option<&'a [Limit]>,
+    plan: Option<&'a mut Plan>,
+    sandboxed_stack: Option<ChildStack>,
+    /// The pid of the sandboxed child, set by its guide.
+    sandboxed_pid: c_int,
     /// The open file of our OOM score, and the score to restore in it.
     score_to_restore: Option<(RawFd, &'a [u8])>,
     is_score_restored: bool,
     failure: Option<LaunchError>,
+}
+
+/// Runs in a short-lived process between parlor and a sandboxed child: only the children of a process that enters a pid
+/// namespace are in it. The child becomes a child of parlor. The same rules as for [`run_child`] apply.
+extern "C" fn run_guide(argument: *mut c_void) -> c_int {
+    // SAFETY: `launch` passes a pointer to its `ChildSetup` and is suspended while this runs; this process is suspended while
+    // the child runs on the stack that `launch` made for it.
+    unsafe {
+        let setup = &mut *argument.cast::<ChildSetup<'_>>();
+        restore_parent_score(setup);
+        setup.score_to_restore = None;
+        let entered = setup.plan.as_ref().map_or(Ok(()), |plan| plan.enter_namespaces());
+        if let Err(errno) = entered {
+            setup.failure = Some(LaunchError { step: Step::Sandbox("enter the namespaces"), errno });
+            libc::_exit(FAILED_STATUS);
+        }
+        let Some(stack) = setup.sandboxed_stack.as_mut().map(ChildStack::top) else {
+            libc::_exit(FAILED_STATUS);
+        };
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::SIGCHLD;
+        let pid = libc::clone(run_child, stack, flags, argument);
+        let errno = last_errno();
+        let setup = &mut *argument.cast::<ChildSetup<'_>>();
+        setup.sandboxed_pid = pid;
+        if pid == -1 {
+            setup.failure = Some(LaunchError { step: Step::Create, errno });
+        }
+        libc::_exit(0)
+    }
 }
 
 /// Runs in the child until `exec`. It shares memory with the suspended parent: system calls only, no allocation, no lock,
@@ -140,16 +199,22 @@ extern "C" fn run_child(setup: *mut c_void) -> c_int {
     // SAFETY: `launch` passes a pointer to its `ChildSetup` and is suspended while this runs.
     let setup = unsafe { &mut *setup.cast::<ChildSetup<'_>>() };
     restore_parent_score(setup);
-    let (step, errno) = match prepare(setup) {
-        Ok(()) => match enter_folder(setup) {
-            Ok(()) => (Step::Execute, execute(setup.program)),
-            Err(errno) => (Step::EnterFolder, errno),
-        },
-        Err(errno) => (Step::Prepare, errno),
+    let (step, errno) = match ready(setup) {
+        Ok(()) => (Step::Execute, execute(setup.program)),
+        Err(failed) => failed,
     };
     setup.failure = Some(LaunchError { step, errno });
     // SAFETY: ends the child without running any of the parent's exit handlers.
     unsafe { libc::_exit(FAILED_STATUS) }
+}
+
+/// Does everything up to `exec`.
+fn ready(setup: &mut ChildSetup<'_>) -> Result<(), (Step, Errno)> {
+    prepare(setup).map_err(|errno| (Step::Prepare, errno))?;
+    if let Some(plan) = setup.plan.as_deref_mut() {
+        enter(plan).map_err(|(action, errno)| (Step::Sandbox(action), errno))?;
+    }
+    enter_folder(setup).map_err(|errno| (Step::EnterFolder, errno))
 }
 
 /// Restores the parent's OOM score as early as possible. The child has inherited the raised score by now.
@@ -186,8 +251,10 @@ fn prepare(setup: &ChildSetup<'_>) -> Result<(), Errno> {
         }
         // KILL, because a program may ignore TERM, and nobody is left to repeat the request.
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        if libc::getppid() != setup.parent.as_raw_nonzero().get() {
-            libc::_exit(FAILED_STATUS); // The parent died before the line above took effect.
+        // The parent may have died before the line above took effect. A pid namespace ends with its holder in any case, and
+        // hides the parent.
+        if setup.plan.is_none() && libc::getppid() != setup.parent.as_raw_nonzero().get() {
+            libc::_exit(FAILED_STATUS);
         }
         check(libc::dup2(stdin, 0))?;
         check(libc::dup2(stdout, 1))?;
@@ -235,30 +302,52 @@ fn execute(program: &mut Program) -> Errno {
     if denied { Errno::ACCESS } else { Errno::NOENT }
 }
 
-fn check(result: c_int) -> Result<(), Errno> {
+pub(crate) fn check(result: c_int) -> Result<(), Errno> {
     if result == -1 { Err(last_errno()) } else { Ok(()) }
 }
 
-fn last_errno() -> Errno {
+pub(crate) fn last_errno() -> Errno {
     // SAFETY: points to the errno of this thread.
     Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
 }
 
-fn block_all_signals() -> libc::sigset_t {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the calls fill both sets before they are read.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
-        before.assume_init()
+/// Blocks all signals of this thread while it exists: no handler may run in a child that shares our memory.
+pub(crate) struct SignalsBlocked(libc::sigset_t);
+
+impl SignalsBlocked {
+    pub(crate) fn new() -> Self {
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: the calls fill both sets before they are read.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+            Self(before.assume_init())
+        }
     }
 }
 
-fn restore_signals(mask: &libc::sigset_t) {
-    // SAFETY: `mask` is the signal mask that `block_all_signals` returned.
-    unsafe {
-        libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut());
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: the set is the mask that `new` replaced.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut());
+        }
+    }
+}
+
+/// The stack of a child that shares our memory.
+pub(crate) struct ChildStack(Vec<u128>);
+
+impl ChildStack {
+    pub(crate) fn new() -> Self {
+        Self(Vec::with_capacity(STACK_BYTES / size_of::<u128>()))
+    }
+
+    /// The aligned upper end: stacks grow downwards.
+    pub(crate) fn top(&mut self) -> *mut c_void {
+        // SAFETY: the end of the allocation.
+        unsafe { self.0.as_mut_ptr().add(self.0.capacity()).cast() }
     }
 }
 

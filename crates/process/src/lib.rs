@@ -10,15 +10,19 @@
 
 mod allocator;
 mod async_fd;
+mod attached;
 mod backend;
 mod confine;
 mod drain;
 mod error;
+mod executor;
 mod launch;
 mod oom;
 mod output_reader;
 mod process;
 mod program;
+mod public_address;
+mod sandbox;
 mod session_groups;
 mod startup_code;
 mod stdin;
@@ -32,12 +36,30 @@ use std::time::Duration;
 use parlor_vocab::{OutputStream, ProcessExit};
 
 pub use allocator::return_large_blocks_to_system;
+pub use attached::AttachedProcess;
 pub use backend::{MAX_PROCESSES, Processes, SHUTDOWN_GRACE, spawn_refusal};
 pub use confine::{CHILD_FILE_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimits, set_child_limits};
 pub use error::SpawnError;
+pub use executor::{
+    Executor, ExecutorSessions, FILE_WAIT, HttpAnswer, HttpBody, HttpClient, KEPT_PROCESS_TIME,
+    MAX_BLOCK_BYTES, MAX_COPY_DEPTH, MAX_FILE_BYTES, MAX_HANDLE_BYTES, MAX_HTTP_BODY_BYTES,
+    MAX_HTTP_PIECE_BYTES, MAX_HTTP_REQUESTS, MAX_KEPT_PROCESSES, MAX_KEPT_SESSIONS, MAX_LISTED_FILES,
+    MAX_OPEN_FILES, MAX_READ_WAIT, MAX_STUCK_FILES, MAX_UNATTRIBUTED_CHANGES, MAX_WAITING_READS,
+    MAX_WALK_DEPTH, MAX_WALK_ENTRIES, MAX_WALK_FOLDERS, OBSERVED_OUTPUT_BYTES, ObservedChange, ObservedWork,
+    RETAINED_CHUNK_BYTES, RETAINED_CHUNKS, SESSION_KEEP_TIME, SessionExecutor, StopProcess, WALK_BYTES,
+    WRITE_IDS, WorkObserver,
+};
 pub use oom::{CHILD_OOM_SCORE, prepare_child_oom_score};
-pub use process::{Process, RetainedOutput, spawn, spawn_unconfined};
+pub use process::{
+    Process, RetainedOutput, spawn, spawn_in, spawn_sequenced, spawn_sequenced_in, spawn_unconfined,
+};
 pub use program::{DEFAULT_PATH, find_program};
+pub use public_address::is_public_address;
+pub use sandbox::{
+    MAX_PROXY_CONNECTIONS, PROXY_CONNECT_WAIT, PROXY_HEAD_BYTES, PROXY_HEAD_WAIT, ProxyAddresses,
+    ProxyDecision, ProxyRules, SANDBOX_END_WAIT, SANDBOX_TEMP_BYTES, Sandbox, SandboxNetwork, SandboxSupport,
+    sandbox_support,
+};
 pub use startup_code::unmap_startup_code;
 pub use stdin::{WriteError, WriteId, WriteStatus};
 pub use tail::{MAX_RETAINED_RUNS, OutputChunk};
@@ -116,6 +138,8 @@ pub enum ChildEvent {
     WriteAccepted(WriteId),
     /// A write that had to wait was dropped, because the process has ended.
     WriteLost(WriteId),
+    /// The child of [`spawn_sequenced`] has exited. Output may follow, and `Exited` will.
+    LeaderExited(ProcessExit),
     /// The process has ended. Always its last event.
     Exited(ProcessExit),
 }

@@ -1,5 +1,7 @@
 //! Starts processes; the handle of a started process.
 
+use std::borrow::Cow;
+use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,18 +11,20 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::pty::ptsname;
 use tokio::io::Interest;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::async_fd::{RegisteredFd, register};
-use crate::confine::Confinement;
+use crate::confine::{Confinement, limits};
 use crate::launch::{Child, LaunchError, Step, Streams, launch};
 use crate::output_reader::OutputReader;
 use crate::program::Program;
+use crate::sandbox::{Guard, NamespaceHolder, Plan, ProxyTask, Sandbox};
 use crate::stdin::{Queue, WriteError, WriteId, WriteStatus};
-use crate::supervise::{Supervisor, is_alive};
+use crate::supervise::{ExitReport, Supervisor, is_alive};
 use crate::tail::{OutputChunk, Tail};
 use crate::terminal::{self, TerminalDimensions};
 use crate::{MAX_RETAINED_BYTES, ProcessNumber, ProcessReport, STDIN_BACKLOG_BYTES, SpawnError};
@@ -48,7 +52,37 @@ pub fn spawn(
     number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
 ) -> Result<Process, SpawnError> {
-    spawn_with(start, number, reports, Confinement::Tool)
+    spawn_in(None, start, number, reports)
+}
+
+/// Like [`spawn`], in a sandbox. Where the kernel cannot enforce it, nothing is started.
+pub fn spawn_in(
+    sandbox: Option<&Sandbox>,
+    start: &StartProcess,
+    number: ProcessNumber,
+    reports: mpsc::Sender<ProcessReport>,
+) -> Result<Process, SpawnError> {
+    spawn_with(start, number, reports, Confinement::of(sandbox), ExitReport::AfterOutput)
+}
+
+/// Like [`spawn`], but the exit is reported twice: [`ChildEvent::LeaderExited`](crate::ChildEvent::LeaderExited) when the child
+/// exits, and `Exited` when all its output has ended, however long other processes hold it open.
+pub fn spawn_sequenced(
+    start: &StartProcess,
+    number: ProcessNumber,
+    reports: mpsc::Sender<ProcessReport>,
+) -> Result<Process, SpawnError> {
+    spawn_sequenced_in(None, start, number, reports)
+}
+
+/// Like [`spawn_sequenced`], in a sandbox. Where the kernel cannot enforce it, nothing is started.
+pub fn spawn_sequenced_in(
+    sandbox: Option<&Sandbox>,
+    start: &StartProcess,
+    number: ProcessNumber,
+    reports: mpsc::Sender<ProcessReport>,
+) -> Result<Process, SpawnError> {
+    spawn_with(start, number, reports, Confinement::of(sandbox), ExitReport::AtOnce)
 }
 
 /// Like [`spawn`], but without limits, for a program that the user goes on to use, such as a browser. Browsers in a snap,
@@ -58,18 +92,18 @@ pub fn spawn_unconfined(
     number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
 ) -> Result<Process, SpawnError> {
-    spawn_with(start, number, reports, Confinement::None)
+    spawn_with(start, number, reports, Confinement::None, ExitReport::AfterOutput)
 }
 
 fn spawn_with(
     start: &StartProcess,
     number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
-    confinement: Confinement,
+    confinement: Confinement<'_>,
+    exit_report: ExitReport,
 ) -> Result<Process, SpawnError> {
-    let mut program = Program::new(start)?;
     let tail = Tail::new(start.retain_bytes.min(MAX_RETAINED_BYTES));
-    let (child, terminal, outputs) = match start.stdio {
+    let (child, terminal, input, outputs) = match start.stdio {
         StdioKind::Terminal => {
             let (our_side, child_side) = terminal::open(TerminalDimensions::default())?;
             let streams = Streams {
@@ -79,56 +113,74 @@ fn spawn_with(
                 terminal: true,
             };
             let our_side = register(our_side, Interest::READABLE | Interest::WRITABLE)?;
-            let child = start_child(&mut program, &streams, start, confinement)?;
+            let name =
+                ptsname(our_side.get_ref(), Vec::new()).map_err(SpawnError::system("open a terminal"))?;
+            let child = start_child(start, &streams, confinement, Some(&name))?;
             let outputs = vec![(Arc::clone(&our_side), OutputStream::Terminal)];
-            (child, Some((our_side, child_side)), outputs)
+            let input = Some(Arc::clone(&our_side));
+            (child, Some((our_side, child_side)), input, outputs)
         }
-        StdioKind::Pipes => {
+        StdioKind::Pipes | StdioKind::PipesWithInput => {
             let (stdout, child_stdout) = output_pipe()?;
             let (stderr, child_stderr) = output_pipe()?;
-            let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-                .map_err(SpawnError::system("open /dev/null"))?;
+            let (child_stdin, input) = match start.stdio {
+                StdioKind::PipesWithInput => input_pipe().map(|(child, ours)| (child, Some(ours)))?,
+                StdioKind::Pipes | StdioKind::Terminal => (null_input()?, None),
+            };
             let streams = Streams {
-                stdin: null.as_fd(),
+                stdin: child_stdin.as_fd(),
                 stdout: child_stdout.as_fd(),
                 stderr: child_stderr.as_fd(),
                 terminal: false,
             };
             let (stdout, stderr) =
                 (register(stdout, Interest::READABLE)?, register(stderr, Interest::READABLE)?);
-            let child = start_child(&mut program, &streams, start, confinement)?;
-            (child, None, vec![(stdout, OutputStream::Stdout), (stderr, OutputStream::Stderr)])
+            let input = input.map(|ours| register(ours, Interest::WRITABLE)).transpose()?;
+            let child = start_child(start, &streams, confinement, None)?;
+            (child, None, input, vec![(stdout, OutputStream::Stdout), (stderr, OutputStream::Stderr)])
         }
     };
-    Ok(supervise(child, terminal, outputs, tail, number, reports))
+    let streams = OpenStreams { terminal, input, outputs };
+    Ok(supervise(child, streams, tail, number, reports, exit_report))
 }
 
-type OpenStream = (RegisteredFd, OutputStream);
+/// Our sides of the streams of a child.
+struct OpenStreams {
+    /// Both sides of a terminal.
+    terminal: Option<(RegisteredFd, OwnedFd)>,
+    /// The terminal, or a pipe.
+    input: Option<RegisteredFd>,
+    outputs: Vec<(RegisteredFd, OutputStream)>,
+}
 
 fn supervise(
-    child: (Pid, RegisteredFd),
-    terminal: Option<(RegisteredFd, OwnedFd)>,
-    streams: Vec<OpenStream>,
+    child: StartedChild,
+    streams: OpenStreams,
     tail: Tail,
     number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
+    exit_report: ExitReport,
 ) -> Process {
-    let (pid, pidfd) = child;
+    let StartedChild { pid, pidfd, sandbox } = child;
+    let OpenStreams { terminal, input, outputs } = streams;
     let (terminal, child_side) = terminal.unzip();
-    let input = if terminal.is_some() { Input::Open(Queue::default()) } else { Input::None };
+    let queue = if input.is_some() { Input::Open(Queue::default()) } else { Input::None };
     let shared = Arc::new(Shared {
-        state: Mutex::new(State { input, kill_at: None, has_ended: false }),
+        state: Mutex::new(State { input: queue, kill_at: None, has_ended: false }),
         wake: Notify::new(),
     });
     let tail = Arc::new(Mutex::new(tail));
     let mut readers =
-        streams.into_iter().map(|(fd, stream)| OutputReader::new(fd, stream, Arc::clone(&tail)));
+        outputs.into_iter().map(|(fd, stream)| OutputReader::new(fd, stream, Arc::clone(&tail)));
     let supervisor = Supervisor {
         number,
         pid,
         pidfd: Arc::clone(&pidfd),
         terminal: terminal.clone(),
+        input,
         child_side,
+        exit_report,
+        sandbox,
         first: readers.next(),
         second: readers.next(),
         shared: Arc::clone(&shared),
@@ -178,6 +230,16 @@ impl Process {
         drop(state);
         self.shared.wake.notify_one();
         is_alive(self.pidfd.get_ref())
+    }
+
+    /// Sends SIGINT to the process group. Does nothing after the end of the process.
+    pub fn interrupt(&self) {
+        // Locked, so that the child is not reaped meanwhile: then the kernel could give its pid to another group.
+        let state = self.shared.lock();
+        if !state.has_ended {
+            // An error means that the group is empty.
+            let _ = kill_process_group(self.pid, Signal::INT);
+        }
     }
 
     /// Resizes the terminal of the process. Does nothing if it has none.
@@ -299,6 +361,20 @@ impl Shared {
     }
 }
 
+/// An empty standard input.
+fn null_input() -> Result<OwnedFd, SpawnError> {
+    rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(SpawnError::system("open /dev/null"))
+}
+
+/// A pipe to write to: the child's side and ours.
+fn input_pipe() -> Result<(OwnedFd, OwnedFd), SpawnError> {
+    let attempt = "open a pipe";
+    let (child_side, our_side) = pipe_with(PipeFlags::CLOEXEC).map_err(SpawnError::system(attempt))?;
+    rustix::io::ioctl_fionbio(&our_side, true).map_err(SpawnError::system(attempt))?;
+    Ok((child_side, our_side))
+}
+
 fn output_pipe() -> Result<(OwnedFd, OwnedFd), SpawnError> {
     let attempt = "open a pipe";
     let (our_side, child_side) = pipe_with(PipeFlags::CLOEXEC).map_err(SpawnError::system(attempt))?;
@@ -306,17 +382,38 @@ fn output_pipe() -> Result<(OwnedFd, OwnedFd), SpawnError> {
     Ok((our_side, child_side))
 }
 
-/// Starts the child and registers its pidfd with the runtime.
+/// A child whose exit the runtime will notice.
+struct StartedChild {
+    pid: Pid,
+    pidfd: RegisteredFd,
+    sandbox: Option<RunningSandbox>,
+}
+
+/// What is left to do when a sandboxed child has ended.
+#[derive(Debug)]
+pub(crate) struct RunningSandbox {
+    pub(crate) holder: NamespaceHolder,
+    pub(crate) guard: Guard,
+    /// Ends the proxy when dropped.
+    _proxy: Option<ProxyTask>,
+}
+
+impl From<Plan> for RunningSandbox {
+    fn from(plan: Plan) -> Self {
+        Self { holder: plan.holder, guard: plan.guard, _proxy: plan.proxy }
+    }
+}
+
+/// Starts the child and registers its pidfd with the runtime. `terminal` is the path of the terminal in `streams`.
 fn start_child(
-    program: &mut Program,
-    streams: &Streams<'_>,
     start: &StartProcess,
-    confinement: Confinement,
-) -> Result<(Pid, RegisteredFd), SpawnError> {
-    let Child { pid, pidfd } =
-        launch(program, streams, confinement).map_err(|error| spawn_error(error, start))?;
+    streams: &Streams<'_>,
+    confinement: Confinement<'_>,
+    terminal: Option<&CStr>,
+) -> Result<StartedChild, SpawnError> {
+    let (Child { pid, pidfd }, sandbox) = launch_confined(start, streams, confinement, terminal)?;
     match register(pidfd, Interest::READABLE) {
-        Ok(pidfd) => Ok((pid, pidfd)),
+        Ok(pidfd) => Ok(StartedChild { pid, pidfd, sandbox }),
         Err(error) => {
             // Without the pidfd nobody would notice its exit, so kill it.
             let _ = kill_process_group(pid, Signal::KILL);
@@ -326,11 +423,36 @@ fn start_child(
     }
 }
 
+/// Starts the child. Dropping the second value kills it, if it is sandboxed.
+pub(crate) fn launch_confined(
+    start: &StartProcess,
+    streams: &Streams<'_>,
+    confinement: Confinement<'_>,
+    terminal: Option<&CStr>,
+) -> Result<(Child, Option<RunningSandbox>), SpawnError> {
+    let (mut start, mut plan) = (Cow::Borrowed(start), None);
+    if let Confinement::Sandbox(sandbox) = confinement {
+        plan = Some(Plan::new(sandbox, start.to_mut(), terminal)?);
+    }
+    let mut program = Program::new(&start)?;
+    let limits = (!matches!(confinement, Confinement::None)).then(limits);
+    match launch(&mut program, streams, limits, plan.as_mut()) {
+        Ok(child) => Ok((child, plan.map(RunningSandbox::from))),
+        Err(error) => {
+            if let Some(plan) = plan {
+                plan.holder.end();
+            }
+            Err(spawn_error(error, &start))
+        }
+    }
+}
+
 fn spawn_error(error: LaunchError, start: &StartProcess) -> SpawnError {
     let LaunchError { step, errno } = error;
     match step {
         Step::Create => SpawnError::System { attempt: "create a process", errno },
         Step::Prepare => SpawnError::System { attempt: "prepare the process", errno },
+        Step::Sandbox(action) => SpawnError::Sandbox(format!("cannot {action}: {errno}")),
         Step::EnterFolder => SpawnError::Folder { folder: start.folder.clone(), errno },
         Step::Execute => SpawnError::Program { program: start.program.clone(), errno },
     }
@@ -372,12 +494,13 @@ mod tests {
             stderr: child_stderr.as_fd(),
             terminal: false,
         };
-        let mut program = Program::new(&start).unwrap();
-        let child = start_child(&mut program, &streams, &start, Confinement::None).unwrap();
+        let child = start_child(&start, &streams, Confinement::None, None).unwrap();
         let output = |fd, stream| (register(fd, Interest::READABLE).unwrap(), stream);
         let outputs = vec![output(stdout, OutputStream::Stdout), output(stderr, OutputStream::Stderr)];
         let (sender, reports) = mpsc::channel(queue);
-        let process = supervise(child, None, outputs, Tail::new(0), ProcessNumber(1), sender);
+        let streams = OpenStreams { terminal: None, input: None, outputs };
+        let process =
+            supervise(child, streams, Tail::new(0), ProcessNumber(1), sender, ExitReport::AfterOutput);
         (process, OpenOutput { stdout: child_stdout, stderr: child_stderr }, reports)
     }
 
@@ -388,7 +511,7 @@ mod tests {
             match reports.recv().await.expect("an exit before the end of reports").event {
                 ChildEvent::Output { bytes, .. } => count += bytes.len(),
                 ChildEvent::Exited(_) => return count,
-                ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+                ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) | ChildEvent::LeaderExited(_) => {}
             }
         }
     }
@@ -439,7 +562,7 @@ mod tests {
             match reports.recv().await.expect("an exit before the end of reports").event {
                 ChildEvent::Output { bytes, .. } => count += bytes.len(),
                 ChildEvent::Exited(_) => break,
-                ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+                ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) | ChildEvent::LeaderExited(_) => {}
             }
         }
         assert_eq!(count, 2 * SIZE);

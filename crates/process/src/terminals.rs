@@ -210,7 +210,7 @@ impl Terminal {
                     state.output.push(OutputStream::Terminal, &bytes);
                     self.progress.send_replace(state.output.end());
                 }
-                ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+                ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) | ChildEvent::LeaderExited(_) => {}
                 ChildEvent::Exited(ending) => {
                     state.process = None;
                     state.ending = Some(ending);

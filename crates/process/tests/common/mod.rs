@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use parlor_process::{ChildEvent, Process, ProcessNumber, ProcessReport, SpawnError, spawn};
+use parlor_process::{ChildEvent, Process, ProcessNumber, ProcessReport, SpawnError, spawn, spawn_sequenced};
 use parlor_vocab::{OutputStream, ProcessExit, ProcessId, StartProcess, StdioKind};
 use tokio::sync::mpsc;
 
@@ -43,9 +43,17 @@ pub struct TestProcess {
 impl TestProcess {
     pub fn start(start: &StartProcess) -> Result<Self, SpawnError> {
         let (sender, reports) = mpsc::channel(4);
-        let process = spawn(start, ProcessNumber(7), sender)?;
+        Ok(Self::new(spawn(start, ProcessNumber(7), sender)?, reports))
+    }
+
+    pub fn start_sequenced(start: &StartProcess) -> Result<Self, SpawnError> {
+        let (sender, reports) = mpsc::channel(4);
+        Ok(Self::new(spawn_sequenced(start, ProcessNumber(7), sender)?, reports))
+    }
+
+    pub fn new(process: Process, reports: mpsc::Receiver<ProcessReport>) -> Self {
         let (stdout, stderr, terminal) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { process, reports, stdout, stderr, terminal, other: Vec::new() })
+        Self { process, reports, stdout, stderr, terminal, other: Vec::new() }
     }
 
     /// Waits for the next report. Returns the exit if it was the last.
@@ -64,7 +72,9 @@ impl TestProcess {
                 None
             }
             ChildEvent::Exited(ending) => Some(ending),
-            event @ (ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_)) => {
+            event @ (ChildEvent::WriteAccepted(_)
+            | ChildEvent::WriteLost(_)
+            | ChildEvent::LeaderExited(_)) => {
                 self.other.push(event);
                 None
             }

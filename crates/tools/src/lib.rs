@@ -5,24 +5,35 @@
 //! through a [`Policy`]. Commands run through `crates/process`; a call ends the whole process group of its command before
 //! it returns, unless the command runs in the background, where [`BackgroundProcesses`] keeps it.
 //!
-//! Deliberately absent: sessions, events, the log, approval and models. The page for users is `docs/tools.md`.
+//! `mcp_client` has the tools of MCP servers.
+//!
+//! Deliberately absent: sessions, events, the log, approval and models; a [`ToolAccess`] says what approval needs to know.
+//! The page for users is `docs/tools.md`.
 
+mod access;
 mod catch_panic;
 mod failure;
 mod file;
 mod input;
+mod mcp_client;
+mod paused_time;
 mod progress;
 mod redact;
 mod ruby;
 mod runner;
 mod shell;
+mod source;
 mod tool;
 mod toolbox;
 
 pub use parlor_files::{
     FileLocation, NEW_FOLDERS, OpenedFile, PATH_BYTES, PATH_LINKS, PATH_TRIES, ParentFolders, Policy,
+    follow_links, open_below,
 };
 
+pub use parlor_process::{ProxyDecision, ProxyRules, Sandbox, SandboxNetwork};
+
+pub use access::{ToolAccess, ToolEffect};
 pub use catch_panic::{Panicked, catch_panic};
 pub use file::{
     EDIT_FILE_BYTES, EDIT_HINT_LINES, EditFileTool, GLOB_BRACE_DEPTH, GLOB_BYTES, GREP_CONTEXT, GREP_DEPTH,
@@ -33,7 +44,15 @@ pub use file::{
     READ_LINES, READ_LINES_MAX, READ_OUTPUT_BYTES, READ_SCAN_BYTES, ReadFileTool, WriteFileTool, image_type,
 };
 pub use input::INPUT_BYTES;
-pub use progress::{PROGRESS_BYTES, ProgressReader, ToolProgress, progress};
+pub use mcp_client::{
+    MCP_CALL_TIMEOUT, MCP_DESCRIPTION_BYTES, MCP_FIRST_BACKOFF, MCP_FOUND_TOOLS, MCP_IDLE_TIME,
+    MCP_LIST_BYTES, MCP_LIST_PAGES, MCP_MAX_BACKOFF, MCP_MESSAGE_BYTES, MCP_OPEN_PINGS, MCP_OUTPUT_BYTES,
+    MCP_POST_WAIT, MCP_PROGRESS_FACTOR, MCP_RUN_WAIT, MCP_SCHEMA_BYTES, MCP_SERVER_TOOLS, MCP_SHOWN_TOOLS,
+    MCP_START_WAIT, MCP_STDERR_BYTES, MCP_UNASKED_BURST, MCP_UNASKED_BYTES, MCP_UNASKED_PER_SECOND,
+    McpLaunch, McpLogin, McpServer, McpServerConfig, McpServerState, McpServers,
+};
+pub use paused_time::PausedTime;
+pub use progress::{PROGRESS_BYTES, ProgressPiece, ProgressReader, ProgressReport, ToolProgress, progress};
 pub use redact::{
     MAX_HELD_BYTES, MAX_RECHECKED_BYTES, MIN_CUT_BYTES, NoSecrets, REDACT_SLICE_BYTES, Redact,
     StreamRedactor, WITHHELD, clean, clean_long,
@@ -45,5 +64,6 @@ pub use shell::{
     BackgroundProcesses, BackgroundStatus, COMMAND_BYTES, LIVE_BYTES, NO_OUTPUT, ProcessesTool,
     SHELL_OUTPUT_BYTES, SHELL_TIMEOUT, SHELL_TIMEOUT_MAX, STOP_GRACE, ShellTool,
 };
-pub use tool::{Tool, ToolContext};
-pub use toolbox::Toolbox;
+pub use source::{OfferedTools, ToolSource};
+pub use tool::{FileChanges, OpenedPathCheck, PassedCall, Tool, ToolContext};
+pub use toolbox::{TOOL_NAME_CHARS, Toolbox};

@@ -1,7 +1,7 @@
-//! A channel for the live output of a tool: the tool pushes text, one reader receives it.
+//! A channel for the live output of a tool: the tool pushes text and says how far it is, one reader receives it.
 //!
-//! No text is lost: pieces that the reader has not received yet are merged. Once [`PROGRESS_BYTES`] are pending, the
-//! tool waits for the reader. After the reader is dropped, text is discarded and the tool never waits.
+//! Of several reports only the newest is kept. No text is lost: pieces that the reader has not received yet are merged.
+//! Once [`PROGRESS_BYTES`] are pending, the tool waits for the reader. After the reader is dropped, text is discarded and the tool never waits.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,6 +21,37 @@ pub struct ToolProgress {
 #[derive(Debug)]
 pub struct ProgressReader {
     shared: Arc<Shared>,
+}
+
+/// How far a call is, as the tool reports it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgressReport {
+    /// Grows with each report, in a unit of the tool's own.
+    pub done: f64,
+    /// The value of `done` at the end, if the tool knows it.
+    pub total: Option<f64>,
+    /// What the tool is doing, for people.
+    pub message: Option<String>,
+}
+
+impl ProgressReport {
+    /// The progress in percent, if the tool knows its total.
+    pub fn percent(&self) -> Option<u8> {
+        let total = self.total.filter(|total| total.is_finite() && *total > 0.0)?;
+        let percent = (self.done / total * 100.0).clamp(0.0, 100.0);
+        // A NaN becomes 0.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 0 to 100")]
+        Some(percent as u8)
+    }
+}
+
+/// What a reader receives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProgressPiece {
+    /// All text since the last piece.
+    Text(String),
+    /// The newest report.
+    Report(ProgressReport),
 }
 
 /// Creates a channel.
@@ -47,6 +78,17 @@ impl ToolProgress {
         }
     }
 
+    /// Replaces the report that the reader has not received yet. Does not wait.
+    pub fn report(&self, report: ProgressReport) {
+        let Some(writer) = &self.writer else { return };
+        let mut state = writer.shared.lock();
+        if !state.reader_gone {
+            state.report = Some(report);
+            drop(state);
+            writer.shared.filled.notify_one();
+        }
+    }
+
     /// Waits until fewer than [`PROGRESS_BYTES`] are pending. Cancel safe.
     pub async fn room(&self) {
         let Some(writer) = &self.writer else { return };
@@ -66,23 +108,32 @@ impl ToolProgress {
 }
 
 impl ProgressReader {
-    /// Waits for text and returns all that is pending; `None` once all senders are dropped. Cancel safe.
-    pub async fn next(&mut self) -> Option<String> {
+    /// Waits for text or a report; `None` once all senders are dropped. Cancel safe.
+    pub async fn next(&mut self) -> Option<ProgressPiece> {
         loop {
             let filled = self.shared.filled.notified();
             match self.shared.take() {
-                Taken::Text(text) => return Some(text),
+                Taken::Piece(piece) => return Some(piece),
                 Taken::End => return None,
                 Taken::Nothing => filled.await,
             }
         }
     }
 
-    /// Returns all that is pending, without waiting.
+    /// Like [`next`](Self::next), and drops the reports.
+    pub async fn next_text(&mut self) -> Option<String> {
+        loop {
+            if let ProgressPiece::Text(text) = self.next().await? {
+                return Some(text);
+            }
+        }
+    }
+
+    /// Returns all text that is pending, without waiting.
     pub fn pending(&mut self) -> Option<String> {
         match self.shared.take() {
-            Taken::Text(text) => Some(text),
-            Taken::Nothing | Taken::End => None,
+            Taken::Piece(ProgressPiece::Text(text)) => Some(text),
+            Taken::Piece(ProgressPiece::Report(_)) | Taken::Nothing | Taken::End => None,
         }
     }
 }
@@ -92,6 +143,7 @@ impl Drop for ProgressReader {
         let mut state = self.shared.lock();
         state.reader_gone = true;
         state.text = String::new();
+        state.report = None;
         drop(state);
         self.shared.taken.notify_one();
     }
@@ -121,6 +173,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     text: String,
+    report: Option<ProgressReport>,
     /// All senders are dropped.
     finished: bool,
     /// The reader is dropped.
@@ -129,7 +182,7 @@ struct State {
 
 /// What [`Shared::take`] found.
 enum Taken {
-    Text(String),
+    Piece(ProgressPiece),
     Nothing,
     End,
 }
@@ -138,13 +191,17 @@ impl Shared {
     fn take(&self) -> Taken {
         let mut state = self.lock();
         if state.text.is_empty() {
-            return if state.finished { Taken::End } else { Taken::Nothing };
+            return match state.report.take() {
+                Some(report) => Taken::Piece(ProgressPiece::Report(report)),
+                None if state.finished => Taken::End,
+                None => Taken::Nothing,
+            };
         }
         let text = std::mem::take(&mut state.text);
         drop(state);
         // Not `notify_waiters`: `notify_one` stores a permit for a sender that is about to wait.
         self.taken.notify_one();
-        Taken::Text(text)
+        Taken::Piece(ProgressPiece::Text(text))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -161,10 +218,10 @@ mod tests {
         let (progress, mut reader) = progress();
         progress.push("a");
         progress.push("b");
-        assert_eq!(reader.next().await.as_deref(), Some("ab"));
+        assert_eq!(reader.next().await, Some(ProgressPiece::Text("ab".to_owned())));
         progress.push("c");
         drop(progress);
-        assert_eq!(reader.next().await.as_deref(), Some("c"));
+        assert_eq!(reader.next().await, Some(ProgressPiece::Text("c".to_owned())));
         assert_eq!(reader.next().await, None);
     }
 
@@ -188,7 +245,8 @@ mod tests {
             .map(|progress| tokio::spawn(async move { progress.room().await }));
         tokio::task::yield_now().await;
         assert!(waiting.iter().all(|writer| !writer.is_finished()));
-        assert_eq!(reader.next().await.map(|text| text.len()), Some(PROGRESS_BYTES));
+        let piece = reader.next().await;
+        assert!(matches!(piece, Some(ProgressPiece::Text(text)) if text.len() == PROGRESS_BYTES));
         for writer in waiting {
             writer.await.unwrap();
         }
@@ -202,5 +260,30 @@ mod tests {
         progress.room().await;
         progress.push("discarded");
         assert!(progress.writer.unwrap().shared.lock().text.is_empty());
+    }
+
+    #[tokio::test]
+    async fn only_the_newest_report_is_kept_and_it_comes_after_the_text() {
+        let (progress, mut reader) = progress();
+        let report = |done| ProgressReport { done, total: Some(4.0), message: None };
+        progress.report(report(1.0));
+        progress.push("text");
+        progress.report(report(3.0));
+        drop(progress);
+        assert_eq!(reader.next().await, Some(ProgressPiece::Text("text".to_owned())));
+        assert_eq!(reader.next().await, Some(ProgressPiece::Report(report(3.0))));
+        assert_eq!(reader.next().await, None);
+    }
+
+    #[test]
+    fn a_report_has_a_percentage_if_its_total_is_usable() {
+        let percent = |done, total| ProgressReport { done, total, message: None }.percent();
+        assert_eq!(percent(1.0, Some(3.0)), Some(33));
+        assert_eq!(percent(9.0, Some(3.0)), Some(100));
+        assert_eq!(percent(-9.0, Some(3.0)), Some(0));
+        assert_eq!(percent(f64::NAN, Some(3.0)), Some(0));
+        assert_eq!(percent(1.0, None), None);
+        assert_eq!(percent(1.0, Some(0.0)), None);
+        assert_eq!(percent(1.0, Some(f64::INFINITY)), None);
     }
 }

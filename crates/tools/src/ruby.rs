@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use parlor_ruby::{Evaluation, PrintedOutput, RubyAnswer, RubyHost, RubySettings, RubySource};
-use parlor_vocab::{Failure, FailureCode, ToolOutput, truncate_middle};
+use parlor_vocab::{Failure, FailureCode, PolicyMode, ToolOutput, truncate_middle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::{ToolAccess, ToolEffect};
 use crate::failure::failure;
 use crate::input::decode;
 use crate::redact::clean;
@@ -60,11 +61,15 @@ struct RubyInput {
 
 #[async_trait]
 impl Tool for RubyTool {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "ruby"
     }
 
-    fn description(&self) -> &'static str {
+    fn title(&self) -> Option<&str> {
+        Some("Run Ruby code")
+    }
+
+    fn description(&self) -> &str {
         "Evaluates Ruby code and gives back what it printed and its value. Methods, constants, globals and \
          instance variables stay for later calls; local variables do not."
     }
@@ -78,8 +83,20 @@ impl Tool for RubyTool {
         })
     }
 
+    fn access(&self, input: &str) -> ToolAccess {
+        let code = decode::<RubyInput>(self, input).map_or_else(|_| input.to_owned(), |input| input.code);
+        ToolAccess::new(ToolEffect::Confined, code)
+    }
+
     async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let RubyInput { code } = decode(self, input)?;
+        if let Some(sandbox) = context.sandbox.as_ref().filter(|sandbox| sandbox.mode != PolicyMode::Full) {
+            let message = format!(
+                "ruby cannot be confined in the mode {}; run Ruby by the shell tool, as ruby -e CODE",
+                sandbox.mode.as_str()
+            );
+            return Err(failure(FailureCode::PolicyDenied, message));
+        }
         let host = context.ruby.host(|| {
             let settings = RubySettings::new(context.folder.clone(), context.env.to_vec());
             RubySettings { program: self.program.clone(), ..settings }

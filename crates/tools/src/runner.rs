@@ -1,13 +1,11 @@
 //! Runs tools without a session, for clients of the Ruby backend.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use parlor_ruby::ToolRunner;
 use parlor_vocab::{Failure, ToolInfo, ToolOutput};
 
 use crate::catch_panic::catch_panic;
-use crate::{Tool, ToolContext, Toolbox};
+use crate::{ToolContext, Toolbox};
 
 /// A toolbox and the one context that all of its calls share.
 #[derive(Debug)]
@@ -26,12 +24,7 @@ impl ToolboxRunner {
 #[async_trait]
 impl ToolRunner for ToolboxRunner {
     fn list(&self) -> Vec<ToolInfo> {
-        let info = |tool: &Arc<dyn Tool>| ToolInfo {
-            name: tool.name().to_owned(),
-            description: tool.description().to_owned(),
-            schema: tool.schema().to_string(),
-        };
-        self.toolbox.iter().map(info).collect()
+        self.toolbox.iter().map(|tool| tool.info()).collect()
     }
 
     async fn call(&self, name: &str, input: &str) -> Option<Result<ToolOutput, Failure>> {

@@ -3,14 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parlor_vocab::{Failure, FailureCode, ToolOutput};
+use async_trait::async_trait;
+use parlor_vocab::{Failure, FailureCode, ToolAnnotations, ToolOutput};
+use serde_json::Value;
 
+use crate::access::ToolAccess;
 use crate::failure::failure;
 use crate::file::{EditFileTool, GrepFilesTool, ListDirTool, ReadFileTool, WriteFileTool};
 use crate::shell::{ProcessesTool, ShellTool};
-use crate::tool::{Tool, ToolContext};
+use crate::tool::{FileChanges, PassedCall, Tool, ToolContext};
 
-/// A list of tools with unique names. Stateless, so that all sessions share one.
+/// The longest name that all model providers accept, in characters.
+pub const TOOL_NAME_CHARS: usize = 64;
+
+/// A list of tools with unique names. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Toolbox {
     tools: Vec<Arc<dyn Tool>>,
@@ -40,6 +46,21 @@ impl Toolbox {
         self.tools.retain(|other| other.name() != tool.name());
         self.tools.push(Arc::new(tool));
         self
+    }
+
+    /// Appends `tool`. If its name is taken, it gets the first free name with a number: `name_2`, `name_3`.
+    pub fn add(&mut self, tool: Arc<dyn Tool>) {
+        let is_taken = |name: &str| self.tools.iter().any(|other| other.name() == name);
+        if !is_taken(tool.name()) {
+            return self.tools.push(tool);
+        }
+        let numbered = |number: usize| {
+            let suffix = format!("_{number}");
+            let kept = TOOL_NAME_CHARS.saturating_sub(suffix.len());
+            tool.name().chars().take(kept).collect::<String>() + &suffix
+        };
+        let name = (2..).map(numbered).find(|name| !is_taken(name)).expect("there is a free number");
+        self.tools.push(Arc::new(RenamedTool { name, tool }));
     }
 
     /// The tools with the given names, in that order. Fails if one of them is missing.
@@ -74,9 +95,75 @@ impl fmt::Debug for Toolbox {
     }
 }
 
+/// A tool under another name.
+struct RenamedTool {
+    name: String,
+    tool: Arc<dyn Tool>,
+}
+
+#[async_trait]
+impl Tool for RenamedTool {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn title(&self) -> Option<&str> {
+        self.tool.title()
+    }
+
+    fn description(&self) -> &str {
+        self.tool.description()
+    }
+
+    fn schema(&self) -> Value {
+        self.tool.schema()
+    }
+
+    fn output_schema(&self) -> Option<Value> {
+        self.tool.output_schema()
+    }
+
+    fn annotations(&self) -> ToolAnnotations {
+        self.tool.annotations()
+    }
+
+    fn is_parallel(&self) -> bool {
+        self.tool.is_parallel()
+    }
+
+    fn file_changes(&self) -> FileChanges {
+        self.tool.file_changes()
+    }
+
+    fn access(&self, input: &str) -> ToolAccess {
+        self.tool.access(input)
+    }
+
+    fn passes_on(&self, input: &str) -> Result<Option<PassedCall>, Failure> {
+        self.tool.passes_on(input)
+    }
+
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
+        self.tool.call(input, context).await
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tool_whose_name_is_taken_gets_a_number() {
+        let mut toolbox = Toolbox::new().with(ReadFileTool);
+        toolbox.add(Arc::new(ReadFileTool));
+        toolbox.add(Arc::new(ReadFileTool));
+        let long = || RenamedTool { name: "x".repeat(TOOL_NAME_CHARS), tool: Arc::new(ReadFileTool) };
+        toolbox.add(Arc::new(long()));
+        toolbox.add(Arc::new(long()));
+        let names: Vec<&str> = toolbox.iter().map(|tool| tool.name()).collect();
+        assert_eq!(names[..3], ["read_file", "read_file_2", "read_file_3"]);
+        assert_eq!(names[4], format!("{}_2", "x".repeat(TOOL_NAME_CHARS - 2)));
+    }
 
     #[test]
     fn names_are_unique_and_every_tool_has_a_description_and_a_schema() {
@@ -99,9 +186,20 @@ mod tests {
     #[test]
     fn tools_that_only_read_may_run_in_parallel() {
         let toolbox = Toolbox::standard(ShellTool::default());
-        let parallel: Vec<&str> =
-            toolbox.iter().filter(|tool| tool.is_parallel()).map(|tool| tool.name()).collect();
+        let names = |is_listed: fn(&dyn Tool) -> bool| -> Vec<&str> {
+            toolbox.iter().filter(|tool| is_listed(&***tool)).map(|tool| tool.name()).collect()
+        };
+        let parallel = names(|tool| tool.is_parallel());
+        assert_eq!(parallel, names(|tool| tool.annotations().read_only));
         assert_eq!(parallel, ["read_file", "list_dir", "grep_files"]);
+    }
+
+    #[test]
+    fn file_tools_report_their_changes_and_those_of_all_others_are_searched() {
+        let toolbox = Toolbox::standard(ShellTool::default());
+        let changes: Vec<FileChanges> = toolbox.iter().map(|tool| tool.file_changes()).collect();
+        use FileChanges::{None, Reported, Searched};
+        assert_eq!(changes, [Searched, Searched, None, Reported, Reported, None, None]);
     }
 
     #[test]

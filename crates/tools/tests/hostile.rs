@@ -10,7 +10,7 @@ use serde_json::json;
 #[tokio::test]
 async fn every_tool_lists_its_members_for_invalid_input() {
     let fixture = Fixture::new();
-    let tools: Vec<&'static str> = fixture.toolbox.iter().map(|tool| tool.name()).collect();
+    let tools: Vec<&str> = fixture.toolbox.iter().map(|tool| tool.name()).collect();
     for tool in tools {
         for input in [
             "not json",

@@ -2,13 +2,14 @@
 
 mod common;
 
-use parlor_vocab::FailureCode;
+use parlor_vocab::{Failure, FailureCode};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::sync::Arc;
 
 use common::{Fixture, names};
-use parlor_tools::{PATH_BYTES, Policy, ToolContext};
+use parlor_tools::{OpenedPathCheck, PATH_BYTES, Policy, ToolContext};
 use serde_json::{Value, json};
 
 /// Each tool that takes a path, with an input for `path`.
@@ -221,4 +222,101 @@ async fn a_single_file_outside_can_be_allowed_for_reading() {
 /// Whether a tool only reads the file that its path names.
 fn is_reader(tool: &str) -> bool {
     ["read_file", "list_dir", "grep_files"].contains(&tool)
+}
+
+#[tokio::test]
+async fn under_the_policy_no_tool_changes_what_other_programs_obey() {
+    let mut fixture = Fixture::new();
+    for file in [".git/config", ".git/HEAD", "sub/.git/hooks/pre-commit", "named/config", "named/HEAD"] {
+        fixture.file(file, "a");
+    }
+    for folder in ["named/objects", "named/refs"] {
+        fs::create_dir(fixture.inside(folder)).unwrap();
+    }
+    fixture.file(".parlor/policy.toml", "a");
+    symlink(".git/hooks", fixture.inside("innocent")).unwrap();
+    symlink("named", fixture.inside("link")).unwrap();
+    let context = fixture.context.clone();
+    let policy = Policy::new([fixture.inside("")]).unwrap().without_obeyed_changes();
+    fixture.context.policy = Arc::new(policy);
+    for path in [
+        ".git/config",
+        ".git/config.worktree",
+        ".git/commondir",
+        ".git/hooks/post-checkout",
+        ".git/modules/x/config",
+        "./.git/../.git/config",
+        "innocent/post-checkout",
+        "sub/.git/hooks/pre-commit",
+        "new/.git",
+        "new/.git/config",
+        "named/config",
+        "link/hooks/x",
+        ".agents/skills/x/SKILL.md",
+        "sub/.codex/config.toml",
+        ".parlor/policy.toml",
+    ] {
+        for input in
+            [json!({"path": path, "content": "new"}), json!({"path": path, "old_text": "a", "new_text": "b"})]
+        {
+            let tool = if input["content"].is_string() { "write_file" } else { "edit_file" };
+            if tool == "edit_file" && !fixture.inside(path).exists() {
+                continue;
+            }
+            let (code, message) = fixture.fail(tool, input).await;
+            assert_eq!(code, FailureCode::PathRefused, "{path}");
+            assert!(message.contains("cannot change under the policy"), "{message}");
+        }
+    }
+    assert!(!fixture.inside("new").exists() && !fixture.inside(".git/modules").exists());
+    assert_eq!(fixture.content(".git/config") + &fixture.content("named/config"), "aa");
+    // Reading, and what git does not obey, stays possible.
+    assert!(fixture.text("read_file", json!({"path": ".git/config"})).await.contains('a'));
+    for path in [".git/info/exclude", "config", "hooks/x"] {
+        fixture.text("write_file", json!({"path": path, "content": "new"})).await;
+    }
+    fixture.context = context;
+    fixture.text("write_file", json!({"path": ".git/config", "content": "new"})).await;
+}
+
+/// Refuses everything below a folder `secrets`.
+#[derive(Debug)]
+struct NoSecretFolder;
+
+impl OpenedPathCheck for NoSecretFolder {
+    fn check(&self, path: &Path) -> Result<(), Failure> {
+        match path.iter().any(|part| part == "secrets") {
+            true => Err(Failure {
+                code: FailureCode::PolicyDenied,
+                message: "no secrets".to_owned(),
+                retryable: false,
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_file_tool_checks_the_path_that_it_has_opened() {
+    let mut fixture = Fixture::new();
+    fixture.file("secrets/key", "a");
+    fixture.file("ordinary/key", "a");
+    symlink("secrets", fixture.inside("link")).unwrap();
+    fixture.context.opened_path_check = Some(Arc::new(NoSecretFolder));
+    let tools = inputs("").len() - 1;
+    for (file, folder) in [("link/key", "link"), ("ordinary/key", "ordinary")] {
+        for (tool, input) in inputs(file).into_iter().chain(inputs(folder)) {
+            let is_listed = ["list_dir", "grep_files"].contains(&tool);
+            if tool == "shell" || is_listed != (input["path"] == folder) {
+                continue;
+            }
+            let outcome = fixture.call(tool, input).await;
+            match folder {
+                "link" => assert_eq!(outcome.unwrap_err().code, FailureCode::PolicyDenied, "{tool}"),
+                _ if tool == "edit_file" => assert!(outcome.is_err(), "write_file replaced the text"),
+                _ => assert!(outcome.is_ok(), "{tool}"),
+            }
+        }
+    }
+    assert_eq!((tools, fixture.content("secrets/key").as_str()), (5, "a"));
 }

@@ -2,11 +2,13 @@
 
 mod common;
 
-use parlor_vocab::FailureCode;
 use std::fs;
+use std::sync::Arc;
 
 use common::{Fixture, TEST_TIMEOUT, is_running, number, wait_for_end};
+use parlor_process::Sandbox;
 use parlor_tools::{COMMAND_BYTES, PROGRESS_BYTES, SHELL_OUTPUT_BYTES, ShellTool, Toolbox, progress};
+use parlor_vocab::{FailureCode, PolicyMode};
 use serde_json::json;
 
 #[tokio::test]
@@ -130,7 +132,7 @@ async fn a_cancelled_call_kills_a_process_group_that_ignores_sigterm() {
         let call = tokio::spawn(async move { toolbox.call("shell", &input, &context).await });
         let mut output = String::new();
         while !(output.contains("self=") && output.ends_with('\n')) {
-            let next = tokio::time::timeout(TEST_TIMEOUT, reader.next()).await.expect("output in time");
+            let next = tokio::time::timeout(TEST_TIMEOUT, reader.next_text()).await.expect("output in time");
             output.push_str(&next.expect("output before the end"));
         }
         assert!(is_running(number(&output, "child")) && is_running(number(&output, "self")));
@@ -154,7 +156,7 @@ async fn a_dropped_call_ends_its_command() {
         outcome = fixture.toolbox.call("shell", &input, &context) => panic!("the command ended early: {outcome:?}"),
         () = async {
             while !output.ends_with('\n') {
-                output.push_str(&reader.next().await.expect("output before the end"));
+                output.push_str(&reader.next_text().await.expect("output before the end"));
             }
         } => {}
     }
@@ -171,7 +173,7 @@ async fn live_output_equals_the_output_of_the_result() {
     let input = json!({"command": "for n in 1 2 3; do printf 'n%s ä€😀\\n' $n; done"}).to_string();
     let call = tokio::spawn(async move { toolbox.call("shell", &input, &context).await });
     let mut output = String::new();
-    while let Some(text) = reader.next().await {
+    while let Some(text) = reader.next_text().await {
         output.push_str(&text);
     }
     assert_eq!(format!("{output}[exit code 0]"), call.await.unwrap().unwrap().text);
@@ -190,7 +192,7 @@ async fn a_reader_that_does_not_read_blocks_the_command_but_not_its_timeout() {
     drop(context);
     assert!(!fixture.inside("flag").exists(), "the command was blocked");
     // The text that was pending while the command ran, and the output that was drained at its end.
-    assert!(reader.next().await.unwrap().len() >= PROGRESS_BYTES);
+    assert!(reader.next_text().await.unwrap().len() >= PROGRESS_BYTES);
 }
 
 #[tokio::test]
@@ -210,4 +212,34 @@ async fn invalid_utf8_in_output_becomes_replacement_characters() {
     let fixture = Fixture::new();
     let text = fixture.text("shell", json!({"command": "printf 'a\\377b'"})).await;
     assert_eq!(text, "a\u{fffd}b\n[exit code 0]");
+}
+
+/// Without a sandbox both writes succeed; see the other tests.
+#[tokio::test]
+async fn commands_run_in_the_sandbox_of_the_context() {
+    let mut fixture = Fixture::new();
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let sandbox = Sandbox::new(PolicyMode::Workspace, fixture.inside(""), Some(home.path()));
+    fixture.context.sandbox = Some(Arc::new(sandbox));
+    let outside = home.path().join("file");
+    let command = format!("echo in > file; cat file; pwd; echo out > {} || exit 4", outside.display());
+    let folder = fixture.inside("").canonicalize().unwrap().display().to_string();
+    for tty in [false, true] {
+        let text = fixture.text("shell", json!({"command": command, "tty": tty})).await;
+        assert!(text.starts_with(&format!("in\n{folder}\n")) && text.ends_with("[exit code 4]"), "{text}");
+        assert!(!outside.exists());
+    }
+    let text = fixture.text("shell", json!({"command": command, "background": true})).await;
+    let id = text.split('`').nth(1).unwrap();
+    let wait = json!({"operation": "read", "id": id, "wait_ms": 60000});
+    let mut text = fixture.text("processes", wait.clone()).await;
+    while text.contains("running") {
+        text = fixture.text("processes", wait.clone()).await;
+    }
+    assert!(text.contains("exit code 4") && !outside.exists(), "{text}");
+    let unusable = Sandbox::new(PolicyMode::Workspace, "/no/such/project", None);
+    fixture.context.sandbox = Some(Arc::new(unusable));
+    let (code, message) = fixture.fail("shell", json!({"command": "touch started"})).await;
+    assert!(code == FailureCode::Unsupported && message.contains("/no/such/project"), "{message}");
+    assert!(!fixture.inside("started").exists());
 }

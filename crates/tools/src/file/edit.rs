@@ -1,16 +1,17 @@
 //! The `edit_file` tool: replaces exact text in a file.
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode, ToolOutput};
+use parlor_vocab::{Failure, FailureCode, ToolAnnotations, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::{ToolAccess, ToolEffect, marked};
 use crate::failure::{failure, invalid};
 use crate::file::edit_hint::{hint, line_at};
 use crate::file::replace::replace;
 use crate::file::{open_file, read_all};
 use crate::input::decode;
-use crate::tool::{Tool, ToolContext};
+use crate::tool::{FileChanges, Tool, ToolContext};
 
 /// The largest file that can be edited, before and after the edit, in bytes.
 pub const EDIT_FILE_BYTES: usize = 16 << 20;
@@ -35,11 +36,23 @@ struct EditInput {
 
 #[async_trait]
 impl Tool for EditFileTool {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "edit_file"
     }
 
-    fn description(&self) -> &'static str {
+    fn title(&self) -> Option<&str> {
+        Some("Edit a file")
+    }
+
+    fn annotations(&self) -> ToolAnnotations {
+        ToolAnnotations { open_world: false, ..ToolAnnotations::default() }
+    }
+
+    fn file_changes(&self) -> FileChanges {
+        FileChanges::Reported
+    }
+
+    fn description(&self) -> &str {
         "Replaces text in a file. old_text must be in the file exactly, with its whitespace, and once, \
          unless count or replace_all says otherwise."
     }
@@ -60,6 +73,14 @@ impl Tool for EditFileTool {
             "required": ["path", "old_text", "new_text"],
             "additionalProperties": false,
         })
+    }
+
+    fn access(&self, input: &str) -> ToolAccess {
+        let Ok(input) = decode::<EditInput>(self, input) else {
+            return ToolAccess::new(ToolEffect::Changes, input);
+        };
+        let (before, after) = (marked('-', &input.old_text), marked('+', &input.new_text));
+        ToolAccess::new(ToolEffect::Changes, format!("{}\n{before}{after}", input.path)).at(input.path)
     }
 
     async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ignore::overrides::{Override, OverrideBuilder};
-use parlor_vocab::{Failure, ToolOutput};
+use parlor_vocab::{Failure, ToolAnnotations, ToolOutput};
 use regex::bytes::RegexBuilder;
 use rustix::fs::{FileType, OFlags, fstat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::{ToolAccess, ToolEffect};
 use crate::failure::{invalid, system};
 use crate::file::file_search::{FileSearch, SearchOptions};
 use crate::file::globs::check_glob;
@@ -50,11 +51,19 @@ struct GrepInput {
 
 #[async_trait]
 impl Tool for GrepFilesTool {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "grep_files"
     }
 
-    fn description(&self) -> &'static str {
+    fn title(&self) -> Option<&str> {
+        Some("Search files")
+    }
+
+    fn annotations(&self) -> ToolAnnotations {
+        ToolAnnotations::READ_ONLY
+    }
+
+    fn description(&self) -> &str {
         "Searches files for lines that match a regular expression. Shows path:line:text. Leaves out what \
          .gitignore names, .git, binary files and symbolic links."
     }
@@ -93,6 +102,12 @@ impl Tool for GrepFilesTool {
 
     fn is_parallel(&self) -> bool {
         true
+    }
+
+    fn access(&self, input: &str) -> ToolAccess {
+        let path = decode::<GrepInput>(self, input).ok().and_then(|input| input.path);
+        let access = ToolAccess::new(ToolEffect::Reads, input).at(path.unwrap_or_else(|| ".".to_owned()));
+        ToolAccess { is_recursive: true, ..access }
     }
 
     async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
@@ -146,6 +161,7 @@ fn grep(
     let mut search = FileSearch::new(context, options);
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let folder = context.policy.open(&context.folder, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        context.check_opened(&folder.path)?;
         let ignores = search.ignores_above(&folder);
         // Paths in the output begin like the path of the input, so that the agent can pass them to other tools.
         let shown = if path == "." { PathBuf::new() } else { PathBuf::from(path) };

@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode, ToolOutput};
+use parlor_vocab::{Failure, FailureCode, ToolAnnotations, ToolOutput};
 use rustix::fs::{AtFlags, FileType, OFlags, fstat, readlinkat, statat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::{ToolAccess, ToolEffect};
 use crate::failure::{errno_text, failure};
 use crate::file::folder::{FolderEntry, LIST_FOLDER_ENTRIES, read_entries};
 use crate::input::{decode, within};
@@ -43,11 +44,19 @@ struct ListInput {
 
 #[async_trait]
 impl Tool for ListDirTool {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "list_dir"
     }
 
-    fn description(&self) -> &'static str {
+    fn title(&self) -> Option<&str> {
+        Some("List a folder")
+    }
+
+    fn annotations(&self) -> ToolAnnotations {
+        ToolAnnotations::READ_ONLY
+    }
+
+    fn description(&self) -> &str {
         "Lists a folder, sorted by name: folders end in /, files have their size in bytes, symbolic links \
          show where they lead and are not followed."
     }
@@ -75,6 +84,11 @@ impl Tool for ListDirTool {
         true
     }
 
+    fn access(&self, input: &str) -> ToolAccess {
+        let path = decode::<ListInput>(self, input).ok().and_then(|input| input.path);
+        ToolAccess::new(ToolEffect::Reads, input).at(path.unwrap_or_else(|| ".".to_owned()))
+    }
+
     async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let input: ListInput = decode(self, input)?;
         let depth = within("depth", input.depth, LIST_DEPTH, LIST_DEPTH_MAX)?;
@@ -93,12 +107,19 @@ fn list(context: &ToolContext, path: &str, depth: usize, limit: usize) -> Result
             }
             error
         })?;
+    context.check_opened(&top.path)?;
     let mut listing = Listing { limit, ..Listing::default() };
     // Breadth first, so that the limit cuts off the deepest entries. The queue holds paths instead of descriptors,
     // which are scarce. Each path is opened relative to the top folder, without following links.
     let mut queue = VecDeque::from([QueuedFolder { path: PathBuf::new(), depth }]);
     while let Some(folder) = queue.pop_front() {
         context.check_cancelled()?;
+        // No link is followed below the top folder, so this is the folder that is opened.
+        if context.check_opened(&top.path.join(&folder.path)).is_err() {
+            let path = dot_if_empty(&folder.path);
+            listing.notes.push(format!("`{path}` is not listed, because a rule of the policy denies it"));
+            continue;
+        }
         listing.add_folder(context, &top.fd, &folder, &mut queue);
     }
     Ok(ToolOutput::text(listing.into_text(&top.path)))

@@ -42,7 +42,7 @@ use crate::tool::ToolContext;
 
 /// Opens a regular file for reading. A FIFO or a device is refused without being opened.
 fn open_file(context: &ToolContext, path: &str) -> Result<(File, Stat), Failure> {
-    context.policy.open_file(&context.folder, path).map_err(|error| {
+    let opened = context.policy.open_regular(&context.folder, path).map_err(|error| {
         if error.message.ends_with("is a folder, not a file") {
             return failure(
                 FailureCode::Unsupported,
@@ -50,7 +50,10 @@ fn open_file(context: &ToolContext, path: &str) -> Result<(File, Stat), Failure>
             );
         }
         error
-    })
+    });
+    let (opened, stat) = opened?;
+    context.check_opened(&opened.path)?;
+    Ok((File::from(opened.fd), stat))
 }
 
 /// The whole content of a file. Fails if it has more than `limit` bytes.

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::Read;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode, ToolImage, ToolOutput};
+use parlor_vocab::{Failure, FailureCode, ToolAnnotations, ToolImage, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::{ToolAccess, ToolEffect};
 use crate::failure::{failure, invalid};
 use crate::file::excerpt::{Excerpt, READ_OUTPUT_BYTES, excerpt};
 use crate::file::file_kind::{FileKind, IMAGE_BYTES, KIND_BYTES, file_kind};
@@ -36,11 +37,19 @@ struct ReadInput {
 
 #[async_trait]
 impl Tool for ReadFileTool {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "read_file"
     }
 
-    fn description(&self) -> &'static str {
+    fn title(&self) -> Option<&str> {
+        Some("Read a file")
+    }
+
+    fn annotations(&self) -> ToolAnnotations {
+        ToolAnnotations::READ_ONLY
+    }
+
+    fn description(&self) -> &str {
         "Reads a text file as numbered lines, or shows an image (PNG, JPEG, GIF, WebP). \
          Each line comes as its number, a tab and its text; number and tab are not part of the file."
     }
@@ -63,6 +72,11 @@ impl Tool for ReadFileTool {
 
     fn is_parallel(&self) -> bool {
         true
+    }
+
+    fn access(&self, input: &str) -> ToolAccess {
+        let access = ToolAccess::new(ToolEffect::Reads, input);
+        decode::<ReadInput>(self, input).map_or(access.clone(), |input| access.at(input.path))
     }
 
     async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {

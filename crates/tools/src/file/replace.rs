@@ -56,6 +56,7 @@ pub(crate) fn replace(
     for _ in 0..PATH_TRIES {
         context.check_cancelled()?;
         let spot = context.policy.locate(&context.folder, path, ParentFolders::Create)?;
+        context.check_opened(&spot.path)?;
         let old = match statat(&spot.folder, Path::new(&spot.name), AtFlags::SYMLINK_NOFOLLOW) {
             // The policy followed all links, so this link is new. Try again to follow it too.
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => continue,
@@ -68,7 +69,9 @@ pub(crate) fn replace(
         }
         // `rename_into_place` checks again. This early check only saves the writing.
         check_same(path, unless_changed, old.as_ref())?;
+        context.changes.before_write(&spot, bytes);
         write_new(path, &spot, bytes, old.as_ref(), unless_changed)?;
+        context.changes.after_write(&spot);
         return Ok(if old.is_some() { Before::File } else { Before::Missing });
     }
     Err(failure(FailureCode::PathChanged, format!("`{path}` keeps changing while it is looked at")))

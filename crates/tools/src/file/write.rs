@@ -1,13 +1,14 @@
 //! The `write_file` tool: writes the whole content of a file.
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, ToolOutput};
+use parlor_vocab::{Failure, ToolAnnotations, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::{ToolAccess, ToolEffect, marked};
 use crate::file::replace::{Before, replace};
 use crate::input::decode;
-use crate::tool::{Tool, ToolContext};
+use crate::tool::{FileChanges, Tool, ToolContext};
 
 /// Creates files or replaces their content.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,11 +23,23 @@ struct WriteInput {
 
 #[async_trait]
 impl Tool for WriteFileTool {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "write_file"
     }
 
-    fn description(&self) -> &'static str {
+    fn title(&self) -> Option<&str> {
+        Some("Write a file")
+    }
+
+    fn annotations(&self) -> ToolAnnotations {
+        ToolAnnotations { idempotent: true, open_world: false, ..ToolAnnotations::default() }
+    }
+
+    fn file_changes(&self) -> FileChanges {
+        FileChanges::Reported
+    }
+
+    fn description(&self) -> &str {
         "Writes a file: creates it, with the folders above it, or replaces all of its content. \
          To change a part of a file use edit_file."
     }
@@ -41,6 +54,14 @@ impl Tool for WriteFileTool {
             "required": ["path", "content"],
             "additionalProperties": false,
         })
+    }
+
+    fn access(&self, input: &str) -> ToolAccess {
+        let Ok(input) = decode::<WriteInput>(self, input) else {
+            return ToolAccess::new(ToolEffect::Changes, input);
+        };
+        ToolAccess::new(ToolEffect::Changes, format!("{}\n{}", input.path, marked('+', &input.content)))
+            .at(input.path)
     }
 
     async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {

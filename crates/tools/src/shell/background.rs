@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parlor_process::{ChildEvent, Process, ProcessNumber, ProcessReport, WriteId, WriteStatus, spawn};
+use parlor_process::{ChildEvent, Process, ProcessNumber, ProcessReport, WriteId, WriteStatus, spawn_in};
 use parlor_vocab::{Failure, FailureCode, ProcessExit, StartProcess, StdioKind};
 use tokio::sync::{mpsc, watch};
 
 use crate::failure::failure;
-use crate::redact::Redact;
 use crate::shell::unread_output::{Page, UnreadOutput};
 use crate::shell::{REPORT_QUEUE, STOP_GRACE, spawn_failure};
+use crate::tool::ToolContext;
 
 /// How many background processes of one session may run at once.
 pub const BACKGROUND_RUNNING: usize = 16;
@@ -44,7 +44,7 @@ impl BackgroundProcesses {
         start: &StartProcess,
         command: &str,
         folder: &str,
-        redact: &Arc<dyn Redact>,
+        context: &ToolContext,
     ) -> Result<String, Failure> {
         let mut state = self.inner.lock();
         let running = state.entries.values().filter(|entry| entry.exit().is_none()).count();
@@ -53,14 +53,15 @@ impl BackgroundProcesses {
             return Err(failure(FailureCode::LimitReached, message));
         }
         let (sender, reports) = mpsc::channel(REPORT_QUEUE);
-        let process = spawn(start, ProcessNumber(0), sender).map_err(|error| spawn_failure(error, folder))?;
+        let process = spawn_in(context.sandbox.as_deref(), start, ProcessNumber(0), sender)
+            .map_err(|error| spawn_failure(error, folder))?;
         state.last_number += 1;
         let number = state.last_number;
         let entry = Arc::new(Entry {
             command: command.to_owned(),
             terminal: start.stdio == StdioKind::Terminal,
             process,
-            output: Mutex::new(UnreadOutput::new(redact)),
+            output: Mutex::new(UnreadOutput::new(&context.redact)),
             progress: watch::Sender::new(EntryProgress::default()),
         });
         tokio::spawn(collect_output(Arc::clone(&entry), reports));
@@ -236,7 +237,7 @@ async fn collect_output(entry: Arc<Entry>, mut reports: mpsc::Receiver<ProcessRe
                 drop(output);
                 entry.progress.send_modify(|progress| progress.has_output = has_output);
             }
-            ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+            ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) | ChildEvent::LeaderExited(_) => {}
             ChildEvent::Exited(how) => exit = how,
         }
     }

@@ -10,6 +10,7 @@ use parlor_vocab::{Failure, FailureCode, ProcessId, StartProcess, StdioKind, Too
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::{ToolAccess, ToolEffect};
 use crate::failure::{failure, invalid};
 use crate::input::{decode, within};
 use crate::shell::foreground;
@@ -65,11 +66,15 @@ struct ShellInput {
 
 #[async_trait]
 impl Tool for ShellTool {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "shell"
     }
 
-    fn description(&self) -> &'static str {
+    fn title(&self) -> Option<&str> {
+        Some("Run a command")
+    }
+
+    fn description(&self) -> &str {
         "Runs a shell command and returns its output, stdout and stderr together, and its exit code. \
          What it started in its process group ends with it. For servers and other things that go on, set background: the \
          call returns at once with an id for the processes tool."
@@ -98,6 +103,19 @@ impl Tool for ShellTool {
         })
     }
 
+    fn access(&self, input: &str) -> ToolAccess {
+        let Ok(input) = decode::<ShellInput>(self, input) else {
+            return ToolAccess::new(ToolEffect::Confined, input);
+        };
+        // In another folder `make` does something else, and variables such as PATH choose any program.
+        let is_plain_command = input.env.is_empty() && input.cwd.is_none();
+        let mut detail = input.command.clone();
+        input.env.iter().for_each(|(name, value)| detail.push_str(&format!("\nwith {name}={value}")));
+        input.cwd.iter().for_each(|cwd| detail.push_str(&format!("\nin {cwd}")));
+        let access = ToolAccess::new(ToolEffect::Confined, detail);
+        ToolAccess { command: Some(input.command), is_plain_command, ..access }
+    }
+
     async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let input: ShellInput = decode(self, input)?;
         let timeout = timeout(&input)?;
@@ -116,7 +134,7 @@ impl Tool for ShellTool {
         let shown = folder.path.display().to_string();
         // `folder` must stay open until the child has entered it, which happens in the calls below.
         if input.background {
-            let id = context.background.start(&start, &input.command, &shown, &context.redact)?;
+            let id = context.background.start(&start, &input.command, &shown, context)?;
             let hint = format!("{{\"operation\": \"read\", \"id\": \"{id}\"}}");
             return Ok(ToolOutput::text(format!(
                 "started in the background as `{id}`; processes {hint} shows its output"
@@ -175,6 +193,15 @@ mod tests {
     #[test]
     fn the_schema_matches_the_input_struct() {
         crate::input::assert_schema_fits::<ShellInput>(&ShellTool::default());
+    }
+
+    #[test]
+    fn a_command_with_variables_or_a_folder_is_not_plain() {
+        let is_plain = |input: &str| ShellTool::default().access(input).is_plain_command;
+        assert!(is_plain(r#"{"command":"make","tty":true}"#));
+        for input in [r#"{"command":"make","cwd":"sub"}"#, r#"{"command":"make","env":{"PATH":"x"}}"#] {
+            assert!(!is_plain(input), "{input}");
+        }
     }
 
     #[test]

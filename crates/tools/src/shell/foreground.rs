@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_process::{ChildEvent, Process, ProcessNumber, spawn};
+use parlor_process::{ChildEvent, Process, ProcessNumber, spawn_in};
 use parlor_vocab::{Failure, FailureCode, ProcessExit, StartProcess, StdioKind, ToolOutput};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -27,9 +27,12 @@ pub(super) async fn run(
     folder: &str,
 ) -> Result<ToolOutput, Failure> {
     let (sender, mut reports) = mpsc::channel(REPORT_QUEUE);
-    let process = spawn(start, ProcessNumber(0), sender).map_err(|error| spawn_failure(error, folder))?;
+    let sandbox = context.sandbox.as_deref();
+    let process =
+        spawn_in(sandbox, start, ProcessNumber(0), sender).map_err(|error| spawn_failure(error, folder))?;
     let process = TerminateOnDrop(process);
-    let deadline = Instant::now() + timeout;
+    let began = Instant::now();
+    let mut deadline = began + timeout;
     let (mut decoder, mut redactor) = (Utf8Decoder::default(), StreamRedactor::new(&context.redact));
     let mut capture = Capture::default();
     let mut live = LiveOutput::new(context.progress.clone());
@@ -44,6 +47,11 @@ pub(super) async fn run(
                 process.0.terminate(STOP_GRACE);
             }
             () = sleep_until(deadline), if stopped.is_none() => {
+                let later = began + timeout + context.paused.so_far();
+                if deadline < later {
+                    deadline = later;
+                    continue;
+                }
                 stopped = Some(Stopped::TimedOut);
                 process.0.terminate(STOP_GRACE);
             }
@@ -55,7 +63,9 @@ pub(super) async fn run(
                     capture.push(shown.as_bytes());
                     live.push(&shown);
                 }
-                Some(ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_)) => {}
+                Some(
+                    ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) | ChildEvent::LeaderExited(_),
+                ) => {}
                 Some(ChildEvent::Exited(exit)) => break exit,
                 None => break ProcessExit::Unknown,
             }
@@ -158,10 +168,10 @@ mod tests {
         live.push("yz");
         live.push("never shown");
         drop(live);
-        let shown = reader.next().await.unwrap();
+        let shown = reader.next_text().await.unwrap();
         assert!(shown.contains("xy\n[1048576 bytes are shown live; the result will show the end]\n"));
         assert!(!shown.contains('z') && !shown.contains("never"));
-        assert_eq!(reader.next().await, None);
+        assert_eq!(reader.next_text().await, None);
     }
 
     #[test]

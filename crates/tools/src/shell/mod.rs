@@ -55,6 +55,10 @@ fn spawn_failure(error: SpawnError, folder: &str) -> Failure {
         SpawnError::Program { program, errno } => {
             failure(FailureCode::ToolError, format!("cannot run `{program}`: {}", errno_text(errno)))
         }
+        SpawnError::Sandbox(reason) => failure(
+            FailureCode::Unsupported,
+            format!("the command was not started, because its sandbox cannot be set up: {reason}"),
+        ),
         SpawnError::System { attempt, errno } => {
             failure(FailureCode::LimitReached, format!("cannot {attempt}: {}", errno_text(errno)))
         }

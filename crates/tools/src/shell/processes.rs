@@ -8,6 +8,7 @@ use parlor_vocab::{Failure, ProcessExit, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::{ToolAccess, ToolEffect};
 use crate::failure::{cancelled, invalid};
 use crate::input::{decode, within};
 use crate::shell::background::{BackgroundProcesses, BackgroundStatus, Entry};
@@ -43,11 +44,15 @@ enum Operation {
 
 #[async_trait]
 impl Tool for ProcessesTool {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "processes"
     }
 
-    fn description(&self) -> &'static str {
+    fn title(&self) -> Option<&str> {
+        Some("Background processes")
+    }
+
+    fn description(&self) -> &str {
         "Background processes that the shell tool started: list them, read what they wrote since the last \
          read, write to those on a terminal, stop them with all that they started."
     }
@@ -75,6 +80,11 @@ impl Tool for ProcessesTool {
             "required": ["operation"],
             "additionalProperties": false,
         })
+    }
+
+    fn access(&self, input: &str) -> ToolAccess {
+        // The processes were allowed when they were started.
+        ToolAccess::new(ToolEffect::Confined, input)
     }
 
     async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {

@@ -70,11 +70,18 @@ pub(crate) struct Callback {
     read_wait: Duration,
 }
 
+/// By what the answer to a login is known.
+pub(crate) struct ExpectedAnswer {
+    pub(crate) state: Secret,
+    /// The authorization server, and whether it promised to name itself in its answer (RFC 9207). `None` if it is not known.
+    pub(crate) issuer: Option<(String, bool)>,
+}
+
 /// The expected callback, and the result once it has arrived.
 struct ExpectedCallback {
     path: String,
     port: u16,
-    state: Secret,
+    answer: ExpectedAnswer,
     redactor: Redactor,
     /// The result of the login. Stored here, because the connection that delivers it may break.
     result: Mutex<Option<Result<Secret, LoginError>>>,
@@ -128,14 +135,14 @@ impl Callback {
     /// Waits for the code, or for an error that ends the login. Only peers that `admits` accepts can deliver either.
     pub(crate) async fn wait_for_code(
         self,
-        state: &Secret,
+        answer: ExpectedAnswer,
         redactor: &Redactor,
         admits: &AdmitsPeer,
     ) -> Result<Secret, LoginError> {
         let expected = Arc::new(ExpectedCallback {
             path: self.path.clone(),
             port: self.port,
-            state: state.clone(),
+            answer,
             redactor: redactor.clone(),
             result: Mutex::new(None),
         });
@@ -242,7 +249,16 @@ impl ExpectedCallback {
     }
 
     fn has_our_state(&self, query: &Query) -> bool {
-        query.text("state").is_some_and(|state| self.state.matches(state))
+        query.text("state").is_some_and(|state| self.answer.state.matches(state))
+    }
+
+    /// Whether the answer names the authorization server that was asked, or names none and need not.
+    fn is_of_our_issuer(&self, query: &Query) -> bool {
+        match (&self.answer.issuer, query.0.get("iss")) {
+            (None, _) => true,
+            (Some((issuer, _)), Some(named)) => issuer == named,
+            (Some((_, is_promised)), None) => !is_promised,
+        }
     }
 
     fn read_callback(&self, query: &Query) -> (Result<Secret, LoginError>, Response<Full<Bytes>>) {
@@ -251,6 +267,13 @@ impl ExpectedCallback {
             return failed(
                 LoginError::StateMismatch,
                 "State mismatch. This belongs to another login; begin again.",
+            );
+        }
+        if !self.is_of_our_issuer(query) {
+            // Whoever sent this is not asked what it means.
+            return failed(
+                LoginError::IssuerMismatch,
+                "This comes from another authorization server than the one that was asked; begin again.",
             );
         }
         if let Some(code) = query.text("error") {

@@ -37,6 +37,14 @@ pub enum LoginError {
     /// The callback had another `state`. An attacker may have tried to substitute a login of their own.
     #[error("what the browser brought back belongs to another login; begin again")]
     StateMismatch,
+    /// The callback named another authorization server, or none though one was promised. It may be an attack on the login.
+    #[error(
+        "what the browser brought back does not come from the authorization server that was asked; begin again"
+    )]
+    IssuerMismatch,
+    /// A server did not say how to log in to it, or said something that cannot be used.
+    #[error("parlor does not learn from the server how to log in: {0}")]
+    Discovery(String),
     /// The user or the provider refused.
     #[error("the provider refused: {}", .description.as_ref().unwrap_or(.code))]
     Denied {

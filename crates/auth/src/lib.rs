@@ -1,7 +1,8 @@
 //! OAuth 2 logins, the storage of secrets, and their redaction.
 //!
 //! [`LoginManager`] logs in to the configured providers ([`PendingLogin`]: with a browser and a callback on this machine,
-//! or with a device code), stores the tokens in a [`SecretStore`] and renews them. [`Redactor`] removes the known secrets
+//! or with a device code), stores the tokens in a [`SecretStore`] and renews them. [`ResourceLogin`] does the same for an MCP
+//! server, which tells itself how to log in. [`Redactor`] removes the known secrets
 //! from any text. `docs/auth.md` is the page for users.
 //!
 //! Deliberately absent: built-in providers (endpoints and client ids come from the configuration), opening a browser,
@@ -18,6 +19,7 @@ mod provider;
 mod record;
 mod redact;
 mod refresh;
+mod resource;
 mod secret;
 mod store;
 #[cfg(test)]
@@ -47,6 +49,7 @@ pub use redact::{
     WORK_PER_BYTE, WORK_PER_TEXT,
 };
 pub use refresh::{MIN_RENEWAL_INTERVAL, REFRESH_MARGIN};
+pub use resource::{Challenge, DISCOVERY_WAIT, MAX_SCOPE_BYTES, ResourceDeps, ResourceLogin, ResourceServer};
 pub use secret::Secret;
 pub use store::{
     KEYRING_RETRY_WAIT, KEYRING_WAIT, LOCK_WAIT, SECRET_BYTES, SecretName, SecretStore, SecretStoreError,

@@ -231,10 +231,10 @@ impl Inner {
         let Some(text) = self.with_store(move |store| store.read(&owned_name)).await? else {
             return Ok(None);
         };
-        let provider = || name.provider().unwrap_or(name.as_str()).to_owned();
+        let provider = || name.login_name().unwrap_or(name.as_str()).to_owned();
         let login = Login::parse(&text).ok_or_else(|| SecretStoreError::Corrupt { name: provider() })?;
         let redactor = self.redactor(&provider());
-        [&login.access, &login.refresh].into_iter().flatten().for_each(|secret| redactor.learn(secret));
+        login.secrets().iter().for_each(|secret| redactor.learn(secret));
         Ok(Some(login))
     }
 
@@ -251,15 +251,19 @@ impl Inner {
         granted: GrantedTokens,
     ) -> Result<LoginOutcome, LoginError> {
         let local = |error: SecretStoreError| LoginError::Local(error.to_string());
-        let login = granted.into_login(self.time.now(), None);
-        let name = secret_name(&provider.name);
+        let login =
+            Login { client: provider.discovered.clone(), ..granted.into_login(self.time.now(), None) };
+        let name = provider.secret_name();
         let _lock = self.lock(&name).await.map_err(local)?;
         self.write(&name, &login).await.map_err(local)?;
         Ok(LoginOutcome { provider: provider.name.clone(), flow, account: login.account })
     }
 
     async fn status(&self, provider: String) -> LoginStatus {
-        let name = secret_name(&provider);
+        let name = match self.provider(&provider) {
+            Some(provider) => provider.secret_name(),
+            None => SecretName::login(&provider).expect("stored names are valid"),
+        };
         let (login, state) = match self.read(&name).await {
             Ok(None) => (None, LoginState::LoggedOut),
             Ok(Some(login)) => {
@@ -288,9 +292,4 @@ impl Inner {
             None => LoginState::LoggedIn,
         }
     }
-}
-
-/// The name of a provider's login in the store.
-pub(crate) fn secret_name(provider: &str) -> SecretName {
-    SecretName::login(provider).expect("the configuration check allows only valid provider names")
 }

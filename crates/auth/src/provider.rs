@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use url::{Host, Url};
 
-use crate::Secret;
+use crate::resource::DiscoveredClient;
 use crate::store::is_name;
+use crate::{Secret, SecretName};
 
 /// The longest name of a provider, in characters.
 pub const MAX_NAME_CHARS: usize = 40;
@@ -38,12 +39,28 @@ pub struct LoginProvider {
     pub(crate) authorize_params: Vec<(String, String)>,
     pub(crate) account_claim: Vec<String>,
     pub(crate) login_wait: Duration,
+    /// What the server of the login said, if it is not configured in `[auth.NAME]`.
+    pub(crate) discovered: Option<DiscoveredClient>,
 }
 
 impl LoginProvider {
     /// The name from `[auth.NAME]` of the settings.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The name of the login in the store.
+    pub(crate) fn secret_name(&self) -> SecretName {
+        let name = match &self.discovered {
+            Some(_) => SecretName::server(&self.name),
+            None => SecretName::login(&self.name),
+        };
+        name.expect("the configuration check allows only valid provider names")
+    }
+
+    /// What tokens are for, in requests to the token endpoint.
+    pub(crate) fn resource(&self) -> Option<&str> {
+        self.discovered.as_ref().map(|client| client.resource.as_str())
     }
 
     /// Whether the browser flow is configured.
@@ -204,6 +221,7 @@ impl ProviderDraft {
             authorize_params: self.authorize_params,
             account_claim: self.account_claim,
             login_wait: self.login_wait.unwrap_or(DEFAULT_LOGIN_WAIT),
+            discovered: None,
         })
     }
 

@@ -4,6 +4,7 @@ use parlor_vocab::Timestamp;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use crate::resource::DiscoveredClient;
 use crate::{Account, Secret};
 
 /// The version of the stored form. Other versions are not read.
@@ -24,6 +25,8 @@ pub(crate) struct Login {
     pub(crate) account: Option<Account>,
     /// The reason for which the login has ended, if it has.
     pub(crate) ended: Option<String>,
+    /// Where the login came from, if the server of the login said that.
+    pub(crate) client: Option<DiscoveredClient>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -40,9 +43,18 @@ struct Stored {
     account: Option<Account>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client: Option<DiscoveredClient>,
 }
 
 impl Login {
+    /// What must not be shown.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        let client = self.client.as_ref().and_then(|client| client.client_secret.as_ref());
+        let client = client.map(|secret| Secret::new(secret.as_str()));
+        self.access.iter().chain(&self.refresh).cloned().chain(client).collect()
+    }
+
     /// Serializes the login.
     pub(crate) fn to_text(&self) -> Secret {
         let text = |secret: &Option<Secret>| {
@@ -56,6 +68,7 @@ impl Login {
             obtained_at: self.obtained_at.0,
             account: self.account.clone(),
             ended: self.ended.clone(),
+            client: self.client.clone(),
         };
         Secret::new(serde_json::to_string(&stored).expect("strings and numbers are valid JSON"))
     }
@@ -70,6 +83,7 @@ impl Login {
             obtained_at: Timestamp(stored.obtained_at),
             account: stored.account,
             ended: stored.ended,
+            client: stored.client,
         })
     }
 }
@@ -87,6 +101,7 @@ mod tests {
             obtained_at: Timestamp(1),
             account: Some(Account { id: Some("7".to_owned()), ..Account::default() }),
             ended: None,
+            client: None,
         };
         let ended = Login {
             access: None,

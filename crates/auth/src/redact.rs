@@ -132,13 +132,10 @@ impl Redactor {
         for name in store.names_in_files().unwrap_or_default() {
             // Unreadable secrets are skipped here. `read` reports them to the code that needs them.
             let Ok(Some(secret)) = store.read(&name) else { continue };
-            match name.provider() {
-                None => self.learn(&secret),
-                Some(_) => {
-                    let login = Login::parse(&secret);
-                    let tokens = login.map(|login| [login.access, login.refresh]);
-                    tokens.iter().flatten().flatten().for_each(|token| self.learn(token));
-                }
+            if !name.is_login() {
+                self.learn(&secret);
+            } else if let Some(login) = Login::parse(&secret) {
+                login.secrets().iter().for_each(|token| self.learn(token));
             }
         }
     }

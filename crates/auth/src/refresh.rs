@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parlor_vocab::Timestamp;
 
-use crate::login_manager::{Inner, secret_name};
+use crate::login_manager::Inner;
 use crate::record::Login;
 use crate::time::later;
 use crate::tokens::{RenewalError, renew};
@@ -62,7 +62,7 @@ impl Inner {
         refused: Option<&Secret>,
     ) -> Result<(Login, Action), AccessError> {
         let name = || provider.name.clone();
-        let login = self.read(&secret_name(&provider.name)).await.map_err(local)?;
+        let login = self.read(&provider.secret_name()).await.map_err(local)?;
         let login = login.ok_or_else(|| AccessError::LoggedOut { provider: name() })?;
         if let Some(reason) = &login.ended {
             return Err(AccessError::Ended { provider: name(), reason: reason.clone() });
@@ -78,7 +78,7 @@ impl Inner {
         provider: &LoginProvider,
         refused: Option<&Secret>,
     ) -> Result<Secret, AccessError> {
-        let secret_name = secret_name(&provider.name);
+        let secret_name = provider.secret_name();
         let task_lock = self.renewal_locks.get(&provider.name).expect("each provider has a lock");
         let _task_lock = task_lock.lock().await;
         let _file_lock = self.lock(&secret_name).await.map_err(local)?;
@@ -118,7 +118,7 @@ impl Inner {
     ) -> Result<Secret, AccessError> {
         let ended =
             Login { access: None, refresh: None, expires_at: None, ended: Some(reason.clone()), ..login };
-        self.write(&secret_name(&provider.name), &ended).await.map_err(local)?;
+        self.write(&provider.secret_name(), &ended).await.map_err(local)?;
         Err(AccessError::Ended { provider: provider.name.clone(), reason })
     }
 }
@@ -163,6 +163,7 @@ mod tests {
             obtained_at: Timestamp(0),
             account: None,
             ended: None,
+            client: None,
         };
         match action(&login, token, refused.map(Secret::new).as_ref(), Timestamp(now * 1000)) {
             Action::Use(_) => "use",

@@ -8,9 +8,9 @@ use oauth2::basic::{
     BasicTokenIntrospectionResponse, BasicTokenType,
 };
 use oauth2::{
-    AuthorizationCode, Client, ClientId, ClientSecret, EndpointNotSet, EndpointSet, ErrorResponseType,
-    ExtraTokenFields, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, StandardErrorResponse,
-    StandardRevocableToken, StandardTokenResponse, TokenResponse, TokenUrl,
+    AuthType, AuthorizationCode, Client, ClientId, ClientSecret, EndpointNotSet, EndpointSet,
+    ErrorResponseType, ExtraTokenFields, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError,
+    StandardErrorResponse, StandardRevocableToken, StandardTokenResponse, TokenResponse, TokenUrl,
 };
 use parlor_vocab::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 use crate::error::sanitize;
 use crate::http::{Http, HttpCall, HttpError};
 use crate::record::Login;
+use crate::resource::TokenAuth;
 use crate::time::later;
 use crate::{Account, LoginError, LoginProvider, Redactor, Secret};
 
@@ -87,7 +88,8 @@ impl GrantedTokens {
 
     /// The login with these tokens, obtained `at` this time. Missing fields are taken from the `previous` login.
     pub(crate) fn into_login(self, at: Timestamp, previous: Option<Login>) -> Login {
-        let (refresh, account) = previous.map(|login| (login.refresh, login.account)).unwrap_or_default();
+        let (refresh, account, client) =
+            previous.map(|login| (login.refresh, login.account, login.client)).unwrap_or_default();
         Login {
             access: Some(self.access),
             refresh: self.refresh.or(refresh),
@@ -95,6 +97,7 @@ impl GrantedTokens {
             obtained_at: at,
             account: self.account.or(account),
             ended: None,
+            client,
         }
     }
 }
@@ -117,6 +120,10 @@ pub(crate) fn client(provider: &LoginProvider) -> TokenClient {
         Some(secret) => client.set_client_secret(ClientSecret::new(secret.expose().to_owned())),
         None => client,
     };
+    let client = match provider.discovered.as_ref().map(|client| client.token_auth) {
+        Some(TokenAuth::Post) => client.set_auth_type(AuthType::RequestBody),
+        Some(TokenAuth::Basic | TokenAuth::None) | None => client,
+    };
     client.set_token_uri(TokenUrl::from_url(provider.token_url.clone()))
 }
 
@@ -135,11 +142,13 @@ pub(crate) async fn exchange(
         redactor.learn(secret);
     }
     let (call, client) = (HttpCall::new(http), client(provider).set_redirect_uri(redirect));
-    let answer = client
+    let mut request = client
         .exchange_code(AuthorizationCode::new(code.expose().to_owned()))
-        .set_pkce_verifier(PkceCodeVerifier::new(verifier.expose().to_owned()))
-        .request_async(&call)
-        .await;
+        .set_pkce_verifier(PkceCodeVerifier::new(verifier.expose().to_owned()));
+    if let Some(resource) = provider.resource() {
+        request = request.add_extra_param("resource", resource);
+    }
+    let answer = request.request_async(&call).await;
     let granted = match answer {
         Ok(answer) => GrantedTokens::new(&answer, provider, redactor),
         Err(error) => Err(reason(&error, redactor)),
@@ -170,7 +179,11 @@ pub(crate) async fn renew(
     redactor.learn(refresh);
     let (call, client) = (HttpCall::new(http), client(provider));
     let token = RefreshToken::new(refresh.expose().to_owned());
-    let error = match client.exchange_refresh_token(&token).request_async(&call).await {
+    let mut request = client.exchange_refresh_token(&token);
+    if let Some(resource) = provider.resource() {
+        request = request.add_extra_param("resource", resource);
+    }
+    let error = match request.request_async(&call).await {
         Ok(answer) => {
             let granted = GrantedTokens::new(&answer, provider, redactor);
             return granted.map_err(|reason| RenewalError::Unavailable { status: call.status(), reason });

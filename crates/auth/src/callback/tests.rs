@@ -13,6 +13,11 @@ fn redirect(port: Option<u16>) -> Redirect {
     Redirect { host: "127.0.0.1".to_owned(), port, path: "/back".to_owned() }
 }
 
+/// An answer with the right state.
+fn expected() -> ExpectedAnswer {
+    ExpectedAnswer { state: Secret::new(STATE), issuer: None }
+}
+
 /// Admits all peers.
 fn admit_all() -> AdmitsPeer {
     Arc::new(|_| true)
@@ -23,8 +28,7 @@ async fn start_callback(read_wait: Duration) -> (u16, JoinHandle<Result<Secret, 
     let mut callback = Callback::listen(&redirect(None)).await.unwrap();
     callback.read_wait = read_wait;
     let port = callback.port;
-    let code =
-        async move { callback.wait_for_code(&Secret::new(STATE), &Redactor::new(), &admit_all()).await };
+    let code = async move { callback.wait_for_code(expected(), &Redactor::new(), &admit_all()).await };
     (port, tokio::spawn(code))
 }
 
@@ -131,4 +135,33 @@ async fn a_port_in_use_is_replaced_by_a_free_one() {
     // The port is free again, so the requested one is used.
     let third = Callback::listen(&redirect(Some(port))).await.unwrap();
     assert_eq!(third.redirect_url(), format!("http://127.0.0.1:{port}/back"));
+}
+
+#[tokio::test]
+async fn an_answer_of_another_authorization_server_is_not_believed() {
+    let ours = "https://as.example";
+    for (is_promised, iss, is_accepted) in [
+        (false, "", true),
+        (true, "", false),
+        (false, "&iss=https%3A%2F%2Fas.example", true),
+        (true, "&iss=https%3A%2F%2Fas.example", true),
+        (false, "&iss=https%3A%2F%2Fas.example%2F", false),
+        (true, "&iss=https%3A%2F%2Fevil.example", false),
+        (false, "&iss=", false),
+    ] {
+        let callback = Callback::listen(&redirect(None)).await.unwrap();
+        let port = callback.port;
+        let answer = ExpectedAnswer { issuer: Some((ours.to_owned(), is_promised)), ..expected() };
+        let code =
+            tokio::spawn(async move { callback.wait_for_code(answer, &Redactor::new(), &admit_all()).await });
+        let page =
+            get(port, &format!("/back?code=c&error=e&error_description=hostile&state={STATE}{iss}")).await;
+        let result = code.await.unwrap();
+        if is_accepted {
+            assert!(matches!(result, Err(LoginError::Denied { .. })), "{iss}: {result:?}");
+        } else {
+            assert_eq!(result, Err(LoginError::IssuerMismatch), "{is_promised} {iss}");
+            assert!(!page.contains("hostile"), "{page}");
+        }
+    }
 }

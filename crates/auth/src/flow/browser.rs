@@ -3,7 +3,7 @@
 use oauth2::{AuthUrl, CsrfToken, PkceCodeChallenge, RedirectUrl, Scope};
 
 use super::{FlowContext, LoginFlow, LoginProgress};
-use crate::callback::Callback;
+use crate::callback::{Callback, ExpectedAnswer};
 use crate::tokens::{GrantedTokens, client, exchange};
 use crate::{LoginError, Secret};
 
@@ -38,8 +38,10 @@ pub(super) async fn tokens(
     }
     let (url, state) = request.url();
     context.send(LoginProgress::Url { flow: LoginFlow::Browser, url: url.into() });
-    let code = callback
-        .wait_for_code(&Secret::new(state.secret()), &context.deps.redactor, &context.deps.admits_peer)
-        .await?;
+    let expected = ExpectedAnswer {
+        state: Secret::new(state.secret()),
+        issuer: provider.discovered.as_ref().map(|client| (client.issuer.clone(), client.names_issuer)),
+    };
+    let code = callback.wait_for_code(expected, &context.deps.redactor, &context.deps.admits_peer).await?;
     exchange(&context.deps.http, provider, &context.deps.redactor, &code, &verifier, redirect).await
 }

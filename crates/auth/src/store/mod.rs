@@ -45,6 +45,21 @@ impl SecretName {
         Self::new("key", name)
     }
 
+    /// The name for the login to an MCP server. `None` if the server's name is invalid.
+    pub fn server(name: &str) -> Option<Self> {
+        Self::new("mcp", name)
+    }
+
+    /// Whether this is the name of a login, to a provider or to an MCP server.
+    pub(crate) fn is_login(&self) -> bool {
+        self.login_name().is_some()
+    }
+
+    /// The provider or the MCP server, if this is the name of a login.
+    pub(crate) fn login_name(&self) -> Option<&str> {
+        self.provider().or_else(|| self.0.strip_prefix("mcp-"))
+    }
+
     /// The provider, if this is the name of a login.
     pub fn provider(&self) -> Option<&str> {
         self.0.strip_prefix("login-")
@@ -64,6 +79,7 @@ impl SecretName {
         text.split_once('-').and_then(|(kind, name)| match kind {
             "login" => Self::login(name),
             "key" => Self::key(name),
+            "mcp" => Self::server(name),
             _ => None,
         })
     }

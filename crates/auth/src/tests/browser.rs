@@ -10,7 +10,7 @@ use super::*;
 use crate::{LoginFlow, MAX_FLOWS};
 
 /// The query parameters of the URL that the user must open.
-async fn authorize_query(flow: &mut PendingLogin) -> HashMap<String, String> {
+pub(super) async fn authorize_query(flow: &mut PendingLogin) -> HashMap<String, String> {
     assert_eq!(flow.next().await, Some(LoginProgress::Started));
     let Some(LoginProgress::Url { flow: LoginFlow::Browser, url }) = flow.next().await else {
         panic!("no URL")
@@ -19,7 +19,7 @@ async fn authorize_query(flow: &mut PendingLogin) -> HashMap<String, String> {
 }
 
 /// Requests the callback URL, as a redirected browser does.
-async fn visit_callback(redirect: &str, query: &str) -> String {
+pub(super) async fn visit_callback(redirect: &str, query: &str) -> String {
     let url = Url::parse(redirect).unwrap();
     let mut stream = TcpStream::connect(("127.0.0.1", url.port().unwrap())).await.unwrap();
     let request = format!("GET {}?{query} HTTP/1.1\r\nHost: {}\r\n\r\n", url.path(), url.authority());

@@ -8,6 +8,7 @@ mod device_code_exchange;
 mod logout;
 mod page;
 mod refresh;
+mod resource;
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -52,6 +53,8 @@ enum Reply {
     Text(u16, String),
     /// A redirect to this URL.
     Redirect(String),
+    /// 401 with this challenge.
+    Challenge(String),
     /// No reply: the request hangs.
     Never,
 }
@@ -120,14 +123,15 @@ async fn answer(
         record.push(request.clone());
         record.len() - 1
     };
-    let (status, kind, text, location) = match script(&request, before) {
+    let (status, kind, text, header) = match script(&request, before) {
         Reply::Json(status, value) => (status, "application/json", value.to_string(), None),
         Reply::Text(status, text) => (status, "text/plain", text, None),
-        Reply::Redirect(to) => (307, "text/plain", String::new(), Some(to)),
+        Reply::Redirect(to) => (307, "text/plain", String::new(), Some(("location", to))),
+        Reply::Challenge(text) => (401, "text/plain", String::new(), Some(("www-authenticate", text))),
         Reply::Never => std::future::pending().await,
     };
     let response = Response::builder().status(status).header("content-type", kind);
-    let response = location.into_iter().fold(response, |response, to| response.header("location", to));
+    let response = header.into_iter().fold(response, |response, (name, value)| response.header(name, value));
     Ok(response.body(Full::new(Bytes::from(text))).unwrap())
 }
 

@@ -194,9 +194,8 @@ async fn no_other_program_receives_the_callback_for_localhost() {
 
     // A callback to ::1 is received.
     let port = callback.port;
-    let code = tokio::spawn(async move {
-        callback.wait_for_code(&Secret::new(STATE), &Redactor::new(), &admit_all()).await
-    });
+    let code =
+        tokio::spawn(async move { callback.wait_for_code(expected(), &Redactor::new(), &admit_all()).await });
     let mut stream = TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.unwrap();
     let request = format!("GET /back?code=c&state={STATE} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -216,9 +215,7 @@ async fn refused_peers_cannot_end_the_login_and_use_few_connections() {
     };
     let admits: AdmitsPeer = Arc::new(move |_| !is_foreign());
     let code =
-        tokio::spawn(
-            async move { callback.wait_for_code(&Secret::new(STATE), &Redactor::new(), &admits).await },
-        );
+        tokio::spawn(async move { callback.wait_for_code(expected(), &Redactor::new(), &admits).await });
     let forged = get(port, &format!("/back?code=theirs&state={STATE}")).await;
     assert!(forged.starts_with("HTTP/1.1 403 ") && forged.contains("another user"), "{forged}");
     let mut silent = Vec::new();

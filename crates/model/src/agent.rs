@@ -39,7 +39,13 @@ pub trait Agent: Send + Sync {
         true
     }
 
-    /// Performs one turn. `Ok` completes the run with the last message. [`TurnError::Failed`] fails the run.
+    /// Whether the agent is under the policy even if the settings do not say so. Agents without a model do only what their
+    /// user or their script says.
+    fn follows_policy(&self) -> bool {
+        true
+    }
+
+    /// Performs one turn. With [`Turn::resumed`], goes on with a turn that was interrupted. `Ok` completes the run with the last message. [`TurnError::Failed`] fails the run.
     /// [`TurnError::Stopped`] is passed on from the context.
     async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError>;
 
@@ -61,6 +67,9 @@ pub struct Turn {
     pub message: Option<MessageId>,
     /// The conversation before `input`, oldest first.
     pub history: Vec<HistoryItem>,
+    /// What the agent did in this turn before the process ended while a person was asked about its last tool call: texts
+    /// and calls, oldest first, all with results. Empty if the turn begins.
+    pub resumed: Vec<HistoryItem>,
     /// The session's instructions, which come first in the system prompt.
     pub system: Option<String>,
     /// The model that the client chose, by name or by the provider's id.
@@ -108,6 +117,15 @@ pub struct ToolCallOutput {
     pub pictures: Vec<Picture>,
 }
 
+/// The tools that an agent may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AvailableTools {
+    /// Their descriptions for a model.
+    pub tools: Vec<ToolSpec>,
+    /// Which tools are missing and why, each one sentence.
+    pub notices: Vec<String>,
+}
+
 /// The cost so far, in millionths of a dollar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpentSoFar {
@@ -144,8 +162,12 @@ pub trait AgentContext: Send {
         until: Option<Instant>,
     ) -> Result<Vec<Result<ToolCallOutput, Failure>>, TurnError>;
 
-    /// The available tools.
-    fn tools(&self) -> Vec<ToolSpec>;
+    /// The available tools. The first call waits for the servers that have tools, within limits.
+    async fn tools(&mut self) -> Result<AvailableTools, TurnError>;
+
+    /// Whether the user trusts the project. A person may be asked, once a run: `files` are those that the agent wants to
+    /// obey. If not, the context has told the user so.
+    async fn trusts_project(&mut self, files: &[PathBuf]) -> Result<bool, TurnError>;
 
     /// Runs `agent` as a subagent named `name` with this `task`, as a part of this run.
     async fn delegate(
@@ -185,6 +207,11 @@ pub trait AgentContext: Send {
 
     /// The path of an attachment, which tools may read from now on. `None` if it is missing.
     async fn media_path(&mut self, media: &Media) -> Result<Option<PathBuf>, TurnError>;
+
+    /// How long tool calls have waited for answers of people since the last call. It does not count as time of the run.
+    fn take_waited(&mut self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Completes when the run is stopped. For use in `select!` while the agent awaits something else.
     fn stopped(&self) -> BoxFuture<'static, ()>;

@@ -16,7 +16,8 @@ mod script;
 use std::time::Duration;
 
 pub use agent::{
-    Agent, AgentContext, SpentSoFar, SubagentResult, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError,
+    Agent, AgentContext, AvailableTools, SpentSoFar, SubagentResult, ToolCall, ToolCallOutput, ToolResult,
+    Turn, TurnError,
 };
 pub use local::LocalAgent;
 pub use model_agent::*;

@@ -8,10 +8,10 @@ use std::iter;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode, UserInput, truncate_chars};
+use parlor_vocab::{Failure, FailureCode, HistoryItem, ToolUse, UserInput, truncate_chars};
 use serde_json::{Value, json};
 
-use crate::{Agent, AgentContext, DOT_INTERVAL, MAX_QUOTE_CHARS, Turn, TurnError};
+use crate::{Agent, AgentContext, DOT_INTERVAL, MAX_QUOTE_CHARS, ToolResult, Turn, TurnError};
 use command::{COMMANDS, LocalCommand};
 
 /// An example configuration of a model, for users who talk to this agent as if it were one.
@@ -29,12 +29,19 @@ model = "fast"
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAgent {
     name: String,
+    runs_commands: bool,
 }
 
 impl LocalAgent {
     /// The agent with this display name.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into() }
+        Self { name: name.into(), runs_commands: true }
+    }
+
+    /// The same agent, which refuses to run commands and Ruby.
+    #[must_use]
+    pub fn without_commands(self) -> Self {
+        Self { runs_commands: false, ..self }
     }
 }
 
@@ -58,8 +65,19 @@ impl Agent for LocalAgent {
         false
     }
 
+    fn follows_policy(&self) -> bool {
+        false
+    }
+
     async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
+        // Each command makes one call, so a resumed turn has only its result left to write.
+        if let Some(HistoryItem::ToolUse(ToolUse { result: Some(result), .. })) = turn.resumed.last() {
+            return write_result(context, result.clone()).await;
+        }
         match LocalCommand::parse(&turn.input.text) {
+            LocalCommand::Shell(_) | LocalCommand::Ruby(_) if !self.runs_commands => {
+                context.write_text("Commands are switched off: `commands = false` in `parlor.toml`.").await
+            }
             LocalCommand::Shell(command) => call(context, "shell", json!({"command": command})).await,
             LocalCommand::Read(path) => call(context, "read_file", json!({"path": path})).await,
             LocalCommand::Ruby(code) => call(context, "ruby", json!({"code": code})).await,
@@ -103,7 +121,12 @@ impl Agent for LocalAgent {
 
 /// Calls a tool and writes its result.
 async fn call(context: &mut dyn AgentContext, tool: &str, input: Value) -> Result<(), TurnError> {
-    match context.call_tool(tool, &input.to_string()).await? {
+    let result = context.call_tool(tool, &input.to_string()).await?;
+    write_result(context, result).await
+}
+
+async fn write_result(context: &mut dyn AgentContext, result: ToolResult) -> Result<(), TurnError> {
+    match result {
         Ok(text) if text.is_empty() => context.write_text("(no output)").await,
         Ok(text) => context.write_text(&text).await,
         Err(failure) => context.write_text(&failure.message).await,
@@ -150,6 +173,11 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl LocalAgent {
+    /// Its slash commands: the usage, such as `/say TEXT`, and what the command does.
+    pub fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
+        COMMANDS.into_iter().filter(|(usage, _)| usage.starts_with('/'))
+    }
+
     /// The names of its commands, such as `/say`.
     pub fn command_names() -> impl Iterator<Item = &'static str> {
         COMMANDS.iter().filter_map(|(usage, _)| usage.split(' ').next()).filter(|name| name.starts_with('/'))

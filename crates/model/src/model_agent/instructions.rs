@@ -1,5 +1,7 @@
 //! Reads `AGENTS.md`: the instructions of a project and of the user for agents.
 
+use std::path::PathBuf;
+
 use super::project::{InstructionPath, Project};
 
 /// The name of the instructions file.
@@ -16,6 +18,8 @@ pub const MAX_PARENTS: usize = 32;
 pub(super) struct Instructions {
     /// Each file's path and text.
     pub(super) texts: Vec<(String, String)>,
+    /// Those of the files that belong to the project.
+    pub(super) of_project: Vec<PathBuf>,
     /// One sentence for each file that was refused, with the reason.
     pub(super) refused: Vec<String>,
 }
@@ -23,10 +27,14 @@ pub(super) struct Instructions {
 /// Reads the instructions of the user, then those of the project from its root down to the working folder. Blocking.
 pub(super) fn read(user: Option<InstructionPath>, project: &Project) -> Instructions {
     let mut found = Instructions::default();
-    for file in user.into_iter().chain(project.paths_named(INSTRUCTIONS_FILE)) {
+    let of_project = project.paths_named(INSTRUCTIONS_FILE).into_iter().map(|file| (file, true));
+    for (file, is_of_project) in user.map(|file| (file, false)).into_iter().chain(of_project) {
         match file.read_text(INSTRUCTIONS_BYTES) {
             Ok(text) if text.trim().is_empty() => {}
-            Ok(text) => found.texts.push((file.path.display().to_string(), text)),
+            Ok(text) => {
+                found.texts.push((file.path.display().to_string(), text));
+                found.of_project.extend(is_of_project.then_some(file.path));
+            }
             Err(error) => found.refused.extend(file.refusal(error)),
         }
     }

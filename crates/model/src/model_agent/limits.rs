@@ -73,6 +73,11 @@ impl Budget {
         self.started.checked_add(self.limits.time?)
     }
 
+    /// Adds time in which the run only waited for a person.
+    pub(super) fn extend(&mut self, waited: Duration) {
+        self.started += waited;
+    }
+
     /// Whether [`step`](Self::step) needs the cost so far.
     pub(super) fn needs_spending(&self) -> bool {
         self.limits.session_micros.is_some() || self.limits.day_micros.is_some()

@@ -46,7 +46,7 @@ pub use limits::{
     DEFAULT_COST_MICROS, DEFAULT_STEPS, DEFAULT_TIME, DEFAULT_TOKENS, LIMIT_BYTES_PER_TOKEN, Limits,
 };
 pub use model::{DEFAULT_CONTEXT_WINDOW, MIN_CONTEXT_WINDOW, Model, Price};
-pub use project::{InstructionPath, Project};
+pub use project::{InstructionPath, Project, project_root};
 pub use prompt::MAX_WARNINGS;
 pub use retry::{FIRST_RETRY_WAIT, MAX_RETRY_AFTER, MAX_RETRY_WAIT, MAX_TRIES};
 pub use skill_search::{

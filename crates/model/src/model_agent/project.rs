@@ -47,14 +47,7 @@ impl Project {
     pub fn of(folder: &Path, user: &UserFolders) -> Self {
         let owners = TrustedOwners::of_folder(folder);
         let folders = project_folders(folder, MAX_PARENTS, |path| owners.own(path));
-        // The home folder may be a link, so compare both paths.
-        let homes =
-            user.home.iter().cloned().chain(user.home.iter().filter_map(|home| home.canonicalize().ok()));
-        let homes: Vec<PathBuf> = homes.collect();
-        let has_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
-        // A user may have the whole home folder in git. It is not the project root of the folders inside of it,
-        // because then links in an untrusted project could lead to all files of the user.
-        let root = folders.iter().copied().find(|folder| !has_home(folder));
+        let root = root_of(&folders, user.home.as_deref());
         let mut paths: Vec<InstructionPath> = Vec::with_capacity(folders.len());
         let mut last: Option<(&Path, Opener)> = None;
         for path in folders {
@@ -68,6 +61,11 @@ impl Project {
             paths.push(InstructionPath { path: path.to_owned(), opener, owners });
         }
         Self(paths)
+    }
+
+    /// No project: for an agent that may not obey the one of its working folder.
+    pub(super) fn none() -> Self {
+        Self(Vec::new())
     }
 
     /// The path of `name` in each folder of the project, from its root down. The files may not exist.
@@ -132,6 +130,23 @@ impl InstructionPath {
         let (Some(folder), Some(name)) = (folder, name) else { return Err(ReadError::Missing) };
         read(policy, folder, name).map_err(read_error)
     }
+}
+
+/// The root of the project of `folder`, whose home is `home`: all files of a repository have the same one. Blocking.
+pub fn project_root(folder: &Path, home: Option<&Path>) -> PathBuf {
+    let owners = TrustedOwners::of_folder(folder);
+    let folders = project_folders(folder, MAX_PARENTS, |path| owners.own(path));
+    root_of(&folders, home).unwrap_or(folder).to_owned()
+}
+
+/// The first of the folders that is not above `home`. A user may have the whole home folder in git. It is not the project
+/// root of the folders inside of it, because then links in an untrusted project could lead to all files of the user.
+fn root_of<'a>(folders: &[&'a Path], home: Option<&Path>) -> Option<&'a Path> {
+    // The home folder may be a link, so compare both paths.
+    let canonical = home.and_then(|home| home.canonicalize().ok());
+    let has_home =
+        |folder: &Path| home.into_iter().chain(canonical.as_deref()).any(|home| home.starts_with(folder));
+    folders.iter().copied().find(|folder| !has_home(folder))
 }
 
 fn project_opener(root: &Path, state: Option<&Path>) -> Opener {

@@ -1,7 +1,7 @@
 //! The system prompt. It is the same for every turn in the same folder, so that providers can cache it; therefore it
 //! contains no date.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::ModelAgent;
 use super::instructions::{self, Instructions};
@@ -35,30 +35,54 @@ pub(super) struct Prompt {
     mentioned: Vec<(String, String)>,
     /// One sentence for each file that was refused, with the reason.
     refused: Vec<String>,
+    /// The files of the project that the prompt is made of.
+    project_files: Vec<PathBuf>,
 }
 
+/// Whose instructions and skills a prompt has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PromptSources {
+    /// Those of the user and of the project.
+    WithProject,
+    /// Those of the user.
+    UserOnly,
+}
+
+/// What is read from files.
+type ReadFiles = (Instructions, Vec<KnownSkill>, Vec<(String, String)>);
+
 impl Prompt {
-    /// Reads the instructions and skills of the working folder and of the user.
-    pub(super) async fn read(agent: &ModelAgent, turn: &Turn, has_tools: bool) -> Self {
+    /// Reads the instructions and skills of the user, and of the working folder if `sources` say so.
+    pub(super) async fn read(
+        agent: &ModelAgent,
+        turn: &Turn,
+        has_tools: bool,
+        sources: PromptSources,
+    ) -> Self {
         let (user, folder) = (agent.user_folders.clone(), turn.folder.clone());
         let message = turn.input.text.clone();
-        let read = move || {
-            let project = Project::of(&folder, &user);
+        let read = move || -> ReadFiles {
+            let project = match sources {
+                PromptSources::WithProject => Project::of(&folder, &user),
+                PromptSources::UserOnly => Project::none(),
+            };
             let own = user.instructions.map(InstructionPath::user_owned);
-            let Instructions { texts: instructions, mut refused } = instructions::read(own, &project);
+            let mut instructions = instructions::read(own, &project);
             let own: Vec<InstructionPath> =
                 user.skills.into_iter().map(InstructionPath::user_owned).collect();
             let (skills, more) = find_skills(&own, &project);
-            refused.extend(more);
+            instructions.refused.extend(more);
             let mentioned: Vec<(String, String)> = mentioned_skills(&message, &skills)
                 .into_iter()
                 .filter_map(|known| Some((known.skill.name.clone(), skills::text(&known.skill)?)))
                 .collect();
-            (instructions, skills, mentioned, refused)
+            (instructions, skills, mentioned)
         };
         // If the reading panics, the prompt has no instructions and skills.
-        let (instructions, skills, mentioned, refused) =
-            tokio::task::spawn_blocking(read).await.unwrap_or_default();
+        let (instructions, skills, mentioned) = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+        let Instructions { texts: instructions, of_project: mut project_files, refused } = instructions;
+        let project_skills = skills.iter().filter(|known| known.in_project);
+        project_files.extend(project_skills.map(|known| known.skill.file.clone()));
         Self {
             base: agent.system.clone().unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned()),
             session: turn.system.clone(),
@@ -68,7 +92,13 @@ impl Prompt {
             skills,
             mentioned,
             refused,
+            project_files,
         }
+    }
+
+    /// The files of the project that the model would obey.
+    pub(super) fn project_files(&self) -> &[PathBuf] {
+        &self.project_files
     }
 
     /// The complete system prompt.
@@ -154,6 +184,7 @@ mod tests {
             }],
             mentioned: vec![("deploy".to_owned(), "Push the button.\n".to_owned())],
             refused: Vec::new(),
+            project_files: Vec::new(),
         }
     }
 

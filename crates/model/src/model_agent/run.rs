@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use parlor_vocab::{Failure, FailureCode, Usage, truncate_middle};
 use serde::de::IgnoredAny;
 
@@ -13,12 +14,12 @@ use super::history::{
     HistoryForm, HistoryMessage, failure_text, has_plain_form, model_messages, non_empty_output, user_message,
 };
 use super::limits::Budget;
-use super::prompt::Prompt;
+use super::prompt::{Prompt, PromptSources};
 use super::retry::{MAX_TRIES, retry_wait};
 use super::summary::{Summary, as_message, excerpt, summarize};
 use super::{MAX_CALLS, MAX_PICTURES, Model, ModelAgent};
 use crate::provider::{CallResult, Completion, ModelCall, ModelMessage, ProviderError, StopReason, ToolSpec};
-use crate::{AgentContext, SpentSoFar, ToolCall, ToolCallOutput, Turn, TurnError};
+use crate::{AgentContext, AvailableTools, SpentSoFar, ToolCall, ToolCallOutput, Turn, TurnError};
 
 /// The user message after an interrupted answer.
 const CONTINUE: &str = "(The connection broke and your last message ends where it was cut off. Go on from there; do not \
@@ -55,14 +56,20 @@ impl<'a> ModelRun<'a> {
         context: &'a mut dyn AgentContext,
     ) -> Result<Self, TurnError> {
         let models = agent.models_for(turn.model.as_deref()).map_err(TurnError::Failed)?;
-        let tools: Arc<[ToolSpec]> = agent.allowed_tools(context.tools()).into();
-        let mut stopped = context.stopped();
-        let prompt = tokio::select! {
-            biased;
-            () = &mut stopped => return Err(TurnError::Stopped),
-            prompt = Prompt::read(agent, turn, !tools.is_empty()) => prompt,
-        };
-        let mut conversation = Conversation::new(context.redact(&prompt.system()), Arc::clone(&tools));
+        let AvailableTools { tools, notices } = context.tools().await?;
+        let tools: Arc<[ToolSpec]> = agent.allowed_tools(tools).into();
+        let mut prompt =
+            read_prompt(agent, turn, context.stopped(), &tools, PromptSources::WithProject).await?;
+        // Whoever wrote the files of a project would otherwise tell the model what to do with the user's rights.
+        if !prompt.project_files().is_empty() && !context.trusts_project(prompt.project_files()).await? {
+            prompt = read_prompt(agent, turn, context.stopped(), &tools, PromptSources::UserOnly).await?;
+        }
+        let mut system = prompt.system();
+        if !notices.is_empty() {
+            system.push_str("\n\nTools that are missing in this turn:");
+            notices.iter().for_each(|notice| system.push_str(&format!("\n- {notice}")));
+        }
+        let mut conversation = Conversation::new(context.redact(&system), Arc::clone(&tools));
         conversation.request().reasoning = turn.reasoning;
         let mut run = Self {
             context,
@@ -81,6 +88,12 @@ impl<'a> ModelRun<'a> {
                 run.call_ids.extend(calls.iter().map(|call| call.id.clone()));
             }
         }
+        let resumed = model_messages(&turn.resumed, HistoryForm::Full);
+        for item in &resumed {
+            if let ModelMessage::Model { calls, .. } = &item.message {
+                run.call_ids.extend(calls.iter().map(|call| call.id.clone()));
+            }
+        }
         let text = prompt.with_skills(&turn.input.text, |text| run.context.redact(text));
         let input = |form: FileForm| {
             let files = turn.input.media.iter().cloned().map(|media| AttachedFile { media, form });
@@ -89,9 +102,11 @@ impl<'a> ModelRun<'a> {
         if has_plain_form(&turn.history) || turn.input.media.iter().any(is_document) {
             let mut plain = model_messages(&turn.history, HistoryForm::Plain);
             plain.push(input(FileForm::WithoutDocuments));
+            plain.extend(resumed.clone());
             run.plain_messages = Some(plain);
         }
         messages.push(input(FileForm::Full));
+        messages.extend(resumed);
         run.push_history(messages).await?;
         for warning in prompt.warnings() {
             run.context.report_progress(&warning).await?;
@@ -404,6 +419,7 @@ impl<'a> ModelRun<'a> {
             })
             .collect();
         let outputs = self.context.call_tools(tool_calls, self.budget.deadline()).await?;
+        self.budget.extend(self.context.take_waited());
         let results = calls.iter().zip(outputs).map(|(call, output)| {
             let failed = output.is_err();
             let ToolCallOutput { text, mut pictures } = output.unwrap_or_else(|failure| ToolCallOutput {
@@ -452,5 +468,20 @@ impl<'a> ModelRun<'a> {
         let tokens = self.models[0].context_window * RESULT_PERCENT / 100;
         let bytes = usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
         truncate_middle(text, bytes.max(MIN_RESULT_BYTES)).into_owned()
+    }
+}
+
+/// Reads the prompt, unless the run is stopped meanwhile.
+async fn read_prompt(
+    agent: &ModelAgent,
+    turn: &Turn,
+    stopped: BoxFuture<'static, ()>,
+    tools: &[ToolSpec],
+    sources: PromptSources,
+) -> Result<Prompt, TurnError> {
+    tokio::select! {
+        biased;
+        () = stopped => Err(TurnError::Stopped),
+        prompt = Prompt::read(agent, turn, !tools.is_empty(), sources) => Ok(prompt),
     }
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode, Usage, truncate_chars};
+use parlor_vocab::{Failure, FailureCode, HistoryItem, Usage, truncate_chars};
 use regex::Regex;
 
 use crate::{Agent, AgentContext, MAX_QUOTE_CHARS, MAX_SCRIPT_BYTES, MAX_STEP_BYTES, Turn, TurnError};
@@ -74,6 +74,10 @@ impl ScriptAgent {
 
 fn read(path: &Path) -> Result<String, ScriptFault> {
     let mut bytes = Vec::new();
+    // Opening a FIFO would wait for somebody who writes to it.
+    if !path.metadata().map_err(ScriptFault::Unreadable)?.is_file() {
+        return Err(ScriptFault::Unreadable(io::Error::other("it is not a regular file")));
+    }
     let file = File::open(path).map_err(ScriptFault::Unreadable)?;
     file.take(MAX_SCRIPT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(ScriptFault::Unreadable)?;
     if bytes.len() > MAX_SCRIPT_BYTES {
@@ -93,17 +97,24 @@ impl Agent for ScriptAgent {
         false
     }
 
+    fn follows_policy(&self) -> bool {
+        false
+    }
+
     async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
         let prompt = turn.input.text.as_str();
+        let calls = turn.resumed.iter().filter(|item| matches!(item, HistoryItem::ToolUse(_))).count();
         let found = self.script.rules.iter().find_map(|rule| Some((rule, rule.pattern.captures(prompt)?)));
         if let Some((rule, captures)) = found {
             // A capture that did not match is empty.
             let captures: Vec<&str> =
                 captures.iter().map(|capture| capture.map_or("", |capture| capture.as_str())).collect();
-            return run_steps(&rule.steps, &captures, turn.model.as_deref(), context).await;
+            return run_steps(remaining(&rule.steps, calls), &captures, turn.model.as_deref(), context).await;
         }
         match &self.script.otherwise {
-            Some(steps) => run_steps(steps, &[prompt], turn.model.as_deref(), context).await,
+            Some(steps) => {
+                run_steps(remaining(steps, calls), &[prompt], turn.model.as_deref(), context).await
+            }
             None => {
                 let prompt = truncate_chars(prompt, MAX_QUOTE_CHARS);
                 let answer =
@@ -112,6 +123,13 @@ impl Agent for ScriptAgent {
             }
         }
     }
+}
+
+/// The steps after the first `calls` tool calls, which a resumed turn has made.
+fn remaining(steps: &[Step], calls: usize) -> &[Step] {
+    let tools = steps.iter().enumerate().filter(|(_, step)| matches!(step, Step::Tool { .. }));
+    let made = tools.map(|(place, _)| place + 1).take(calls).last().unwrap_or(0);
+    steps.get(made..).unwrap_or_default()
 }
 
 async fn run_steps(

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parlor_model::provider::{Picture, ToolSpec};
 use parlor_model::{
-    Agent, AgentContext, SpentSoFar, SubagentResult, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError,
+    Agent, AgentContext, AvailableTools, SpentSoFar, SubagentResult, ToolCall, ToolCallOutput, ToolResult,
+    Turn, TurnError,
 };
 use parlor_vocab::{Failure, Media, MessageId, RunId, Usage, UserInput};
 use serde_json::Value;
@@ -64,6 +65,10 @@ pub(crate) struct RecordingContext {
     pub(crate) stop: Arc<Notify>,
     /// The number of bytes that `end_interrupted_step` reports as dropped.
     pub(crate) dropped: usize,
+    /// Whether the user does not trust the project.
+    pub(crate) distrusts_project: bool,
+    /// The files of the project that the agent asked about.
+    pub(crate) asked_trust_for: Vec<PathBuf>,
 }
 
 impl RecordingContext {
@@ -163,8 +168,13 @@ impl AgentContext for RecordingContext {
         Ok(outputs)
     }
 
-    fn tools(&self) -> Vec<ToolSpec> {
-        self.tools.clone()
+    async fn tools(&mut self) -> Result<AvailableTools, TurnError> {
+        Ok(AvailableTools { tools: self.tools.clone(), notices: Vec::new() })
+    }
+
+    async fn trusts_project(&mut self, files: &[PathBuf]) -> Result<bool, TurnError> {
+        self.asked_trust_for.extend_from_slice(files);
+        Ok(!self.distrusts_project)
     }
 
     async fn delegate(
@@ -252,6 +262,7 @@ pub(crate) fn turn(text: &str) -> Turn {
         run: RunId::parse("run_1").expect("a short id"),
         input: UserInput { text: text.to_owned(), ..UserInput::default() },
         history: Vec::new(),
+        resumed: Vec::new(),
         system: None,
         model: Some("m1".to_owned()),
         reasoning: None,

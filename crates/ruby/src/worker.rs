@@ -195,7 +195,7 @@ fn on_report(
 ) -> Result<(), WorkerLoss> {
     match report.map_or(ChildEvent::Exited(ProcessExit::Unknown), |report| report.event) {
         ChildEvent::Output { bytes, .. } => output.push(&bytes),
-        ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+        ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) | ChildEvent::LeaderExited(_) => {}
         ChildEvent::Exited(exit) => {
             ending.get_or_insert(exit);
             return Err(WorkerLoss::Exited);
@@ -247,6 +247,7 @@ fn spawn_error(error: SpawnError, program: &str) -> RubyError {
         SpawnError::RelativeFolder(_)
         | SpawnError::NulByte(_)
         | SpawnError::Folder { .. }
+        | SpawnError::Sandbox(_)
         | SpawnError::System { .. } => RubyError::NotStarted { reason: error.to_string() },
     }
 }

@@ -1,8 +1,9 @@
 //! Decides what a command changes: the events to append and the effects to start afterwards.
 
 use parlor_vocab::{
-    AgentId, HistoryItem, IdSource, MAX_KEY_BYTES, Message, MessageId, QueuedInput, Role, RunEvent, RunId,
-    SessionCommand, SessionEvent, SessionRefusal, SessionReply, StopCause, UserInput, WhenBusy,
+    AgentId, HistoryItem, IdSource, MAX_KEY_BYTES, Message, MessageId, QuestionId, QuestionOutcome,
+    QueuedInput, Role, RunEvent, RunId, SessionCommand, SessionEvent, SessionRefusal, SessionReply,
+    StopCause, UserInput, WhenBusy,
 };
 
 use super::Session;
@@ -49,6 +50,10 @@ pub struct ResolvedChoice {
 pub enum Effect {
     /// Start a run driver for this run, whose `Started` event is recorded.
     StartRun(RunId),
+    /// Go on with a run that waited for an answer when its process died.
+    ResumeRun(RunId),
+    /// Tell the driver that waits for this question how it was settled.
+    Settle(QuestionId, QuestionOutcome),
     /// Pass this text of the user to the driver of the run.
     Steer(RunId, String),
     /// Stop the driver of the run.
@@ -81,6 +86,8 @@ impl Session {
                 Ok(done(SessionEvent::Renamed { title: checked_title(&title)? }))
             }
             SessionCommand::ChooseAgent(choice) => Ok(done(SessionEvent::AgentChosen(choice))),
+            SessionCommand::ChooseMode(mode) => Ok(done(SessionEvent::ModeChosen { mode })),
+            SessionCommand::AnswerQuestion { question, answer, by } => self.answer(question, answer, by),
         }
     }
 

@@ -3,6 +3,7 @@
 //! A conversation can be of any length, so an open session need not hold all of it in memory: the actor can drop the
 //! cache and read it from the log again, after [`from`](History::from). Nothing here reads the log.
 
+use parlor_log::HistorySnapshot;
 use parlor_vocab::{
     CountedItem, Failure, HistoryItem, Message, MessageCounter, MessageId, RunEnding, Seq, ToolCallId,
 };
@@ -35,6 +36,15 @@ struct Counts {
     recent: Vec<(ItemId, CountedItem)>,
     /// Whether items were removed that nobody could count.
     is_lost: bool,
+}
+
+impl Counts {
+    /// All items. `None` if nobody could count them.
+    fn counter(&self) -> Option<MessageCounter> {
+        let mut counter = self.settled;
+        self.recent.iter().for_each(|(_, item)| counter.add(*item));
+        (!self.is_lost).then_some(counter)
+    }
 }
 
 /// What an item that may change is found by.
@@ -102,9 +112,31 @@ impl History {
 
     /// The number of messages, as model APIs count them. `None` if it must be counted from the log.
     pub(crate) fn message_count(&self) -> Option<u64> {
-        let mut counter = self.counts.settled;
-        self.counts.recent.iter().for_each(|(_, item)| counter.add(*item));
-        (!self.counts.is_lost).then(|| counter.count())
+        self.counts.counter().map(|counter| counter.count())
+    }
+
+    /// The history for a snapshot, in which no run is active. It has the items if they are in memory.
+    pub(super) fn snapshot(&self) -> HistorySnapshot {
+        HistorySnapshot {
+            from: self.from,
+            items: self.is_cached().then(|| self.items.iter().cloned().zip(self.origins.clone()).collect()),
+            messages: self.counts.counter(),
+        }
+    }
+
+    pub(super) fn from_snapshot(snapshot: HistorySnapshot) -> Self {
+        let HistorySnapshot { from, items, messages } = snapshot;
+        let is_dropped = items.is_none();
+        let (items, origins): (Vec<_>, Vec<_>) = items.unwrap_or_default().into_iter().unzip();
+        let bytes = items.iter().map(text_bytes).sum();
+        let (is_lost, settled) = (messages.is_none(), messages.unwrap_or_default());
+        let counts = Counts { settled, recent: Vec::new(), is_lost };
+        Self { items, origins, bytes, from, is_dropped, is_cut: false, counts }
+    }
+
+    /// Takes the number of messages from `other`: this history was read from a later position.
+    pub(crate) fn with_counts_of(self, other: &Self) -> Self {
+        Self { counts: other.counts.clone(), ..self }
     }
 
     /// Called when no run is active: the items so far will not change.

@@ -5,7 +5,9 @@
 
 mod decide;
 mod history;
+mod questions;
 mod report;
+mod snapshot;
 mod state;
 
 #[cfg(test)]
@@ -15,5 +17,6 @@ pub(crate) use decide::first_title;
 pub(crate) use history::History;
 
 pub use decide::{Decision, Effect, MAX_QUEUED_INPUTS, MAX_TITLE_CHARS, ResolvedChoice, TITLE_CHARS};
+pub use questions::{MAX_ANSWER_BYTES, MAX_SETTLED_QUESTIONS, PendingQuestion};
 pub use report::{FinishedRun, RunOutcome};
 pub use state::{MAX_KEYS, OpenRun, Session};

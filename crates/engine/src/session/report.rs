@@ -6,6 +6,7 @@ use parlor_vocab::{
     SessionEvent, StepEvent, StepId, StopCause, Timestamp, ToolEvent,
 };
 
+use super::questions::withdrawn;
 use super::{Effect, OpenRun, ResolvedChoice, Session};
 
 /// A run driver's report of the end of its run.
@@ -119,8 +120,8 @@ impl Session {
         (events, effects)
     }
 
-    /// Decides what to record when a session is opened: a run that was active when its process died fails, and the
-    /// next queued input starts. `message` is the message that the run was writing, with the text that was kept.
+    /// Decides what to record when a session is opened: a run that only waited for an answer when its process died waits
+    /// on; any other active run fails, and the next queued input starts. `message` is the message that the run was writing, with the text that was kept.
     pub fn recover(
         &self,
         message: Option<(MessageId, String)>,
@@ -138,6 +139,9 @@ impl Session {
             self.start_next(next, ids, &mut events, &mut effects);
             return (events, effects);
         };
+        if self.only_waits(&run) {
+            return (Vec::new(), vec![Effect::ResumeRun(run)]);
+        }
         let finished = FinishedRun { open_message: message, ..FinishedRun::failed(run, failure, at) };
         self.finish(finished, next, ids)
     }
@@ -187,7 +191,7 @@ fn closing_events(open: &OpenRun, reason: Option<&Failure>, at: Timestamp) -> Ve
             Some(failure) => RunEvent::Step(StepEvent::Failed { step, failure, duration_ms }),
         }
     });
-    call_ends.chain(step_ends).collect()
+    withdrawn(open).into_iter().chain(call_ends).chain(step_ends).collect()
 }
 
 fn cancelled(reason: &str) -> Failure {

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use parlor_vocab::{
-    AgentChoice, AgentId, Entry, HistoryItem, Message, MessageEvent, MessageId, NewSession, QueuedInput,
-    Role, RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId, SessionOverview, StepEvent, StepId,
-    Timestamp, ToolCallId, ToolEvent, ToolUse, Usage, UserInput,
+    AgentChoice, AgentId, Entry, HistoryItem, Message, MessageEvent, MessageId, NewSession, PolicyMode,
+    QuestionId, QuestionOutcome, QueuedInput, Role, RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId,
+    SessionOverview, StepEvent, StepId, Timestamp, ToolCallId, ToolEvent, ToolUse, Usage, UserInput,
 };
 
+use super::PendingQuestion;
 use super::history::{History, message_of};
 
 /// How many idempotency keys a session remembers. The oldest are forgotten first.
@@ -35,6 +36,12 @@ pub struct Session {
     pub(crate) usage: Usage,
     /// The missing agent that the last runs reported: later runs do not report it again.
     pub(crate) reported_missing: Option<AgentId>,
+    /// The mode that was chosen for the session.
+    pub(crate) mode: Option<PolicyMode>,
+    /// The questions that were settled last, the oldest first.
+    pub(crate) settled: VecDeque<(QuestionId, QuestionOutcome)>,
+    /// What a person last answered to the question whether the project is trusted, if that holds for this session alone.
+    pub(crate) trust_answer: Option<bool>,
 }
 
 /// A run that has not ended.
@@ -54,6 +61,8 @@ pub struct OpenRun {
     pub(crate) message: Option<MessageId>,
     /// Open tool calls with their start times.
     pub(crate) calls: Vec<(ToolCallId, Timestamp)>,
+    /// The question that the run waits for.
+    pub(crate) question: Option<PendingQuestion>,
 }
 
 impl Session {
@@ -143,7 +152,14 @@ impl Session {
             usage: self.usage,
             queue: self.queue.iter().cloned().collect(),
             active: self.active.clone(),
+            mode: self.mode,
+            question: self.pending_question().map(|pending| pending.question.clone()),
         }
+    }
+
+    /// The mode that was chosen for the session, if any.
+    pub fn mode(&self) -> Option<PolicyMode> {
+        self.mode
     }
 
     /// Tokens and cost of all runs.
@@ -167,6 +183,7 @@ impl Session {
                 self.choice.model = model.or(self.choice.model.take());
                 self.choice.reasoning = reasoning.or(self.choice.reasoning);
             }
+            SessionEvent::ModeChosen { mode } => self.mode = Some(*mode),
             SessionEvent::Queued(queued) => {
                 self.remember_key(&queued.input, &queued.run);
                 self.queue.push_back(queued.clone());
@@ -228,6 +245,7 @@ impl Session {
             RunEvent::Message(MessageEvent::Completed { message, .. }) => {
                 open.message.take_if(|open| open == message);
             }
+            RunEvent::Question(event) => self.apply_question(run, event, at),
             RunEvent::Step(StepEvent::Updated { .. } | StepEvent::Reasoned { .. })
             | RunEvent::Tool(ToolEvent::Progressed { .. })
             | RunEvent::Subagent(_)
@@ -275,6 +293,7 @@ impl Session {
             | RunEvent::Message(MessageEvent::Started { .. })
             | RunEvent::Step(_)
             | RunEvent::Tool(ToolEvent::Progressed { .. })
+            | RunEvent::Question(_)
             | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
             | RunEvent::UsageAdded { .. } => {}

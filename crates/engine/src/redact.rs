@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use parlor_tools::{REDACT_SLICE_BYTES, Redact, clean};
-use parlor_vocab::{Failure, MessageEvent, RunEnding, RunEvent, StepEvent, SubagentEvent, ToolEvent};
+use parlor_vocab::{
+    Failure, MessageEvent, Question, QuestionEvent, RunEnding, RunEvent, StepEvent, SubagentEvent, ToolEvent,
+};
 
 /// The mark that other code leaves where it cut a text. It does not know the secrets, so it may cut one in half.
 const ELLIPSIS: char = '…';
@@ -49,6 +51,7 @@ fn text_bytes(event: &RunEvent) -> usize {
         | RunEvent::Subagent(SubagentEvent::Done { result: Err(failure), .. })
         | RunEvent::ErrorRaised { failure, .. }
         | RunEvent::Ended { ending: RunEnding::Failed(failure), .. } => failure.message.len(),
+        RunEvent::Question(QuestionEvent::Asked(question)) => question.title.len() + question.detail.len(),
         RunEvent::Subagent(SubagentEvent::Started { name, task, .. }) => name.len() + task.len(),
         RunEvent::Subagent(SubagentEvent::Done { result: Ok(text), .. }) => text.len(),
         RunEvent::Subagent(SubagentEvent::Updated { status, .. }) => status.len(),
@@ -59,6 +62,7 @@ fn text_bytes(event: &RunEvent) -> usize {
         RunEvent::Started { .. }
         | RunEvent::Steered { .. }
         | RunEvent::Message(MessageEvent::Started { .. })
+        | RunEvent::Question(QuestionEvent::Settled { .. })
         | RunEvent::UsageAdded { .. }
         | RunEvent::Ended { .. } => 0,
     }
@@ -99,6 +103,14 @@ pub(crate) fn clean_event(redact: &dyn Redact, event: RunEvent) -> RunEvent {
         RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => {
             RunEvent::Tool(ToolEvent::Failed { call, failure: failed(failure), duration_ms })
         }
+        RunEvent::Question(QuestionEvent::Asked(question)) => {
+            RunEvent::Question(QuestionEvent::Asked(Question {
+                tool: text(question.tool),
+                title: text(question.title),
+                detail: text(question.detail),
+                ..question
+            }))
+        }
         RunEvent::Subagent(SubagentEvent::Started { child, name, task }) => {
             RunEvent::Subagent(SubagentEvent::Started { child, name: text(name), task: text(task) })
         }
@@ -120,6 +132,7 @@ pub(crate) fn clean_event(redact: &dyn Redact, event: RunEvent) -> RunEvent {
         event @ (RunEvent::Started { .. }
         | RunEvent::Steered { .. }
         | RunEvent::Message(MessageEvent::Started { .. })
+        | RunEvent::Question(QuestionEvent::Settled { .. })
         | RunEvent::UsageAdded { .. }
         | RunEvent::Ended { .. }) => event,
     }

@@ -1,8 +1,18 @@
-//! Removes invisible characters, and characters that reverse the writing direction, from texts such as titles.
+//! Removes or escapes invisible characters, and characters that reverse the writing direction, in texts such as titles.
 
 /// `text` without invisible characters. Keeps joiners, which some scripts and emoji need.
 pub fn visible(text: &str) -> String {
     text.chars().filter(|character| is_visible(*character)).collect()
+}
+
+/// `text` with escapes such as `\\u{202e}` in the place of invisible characters, also of line breaks, so that people see all
+/// of what they decide about.
+pub fn escaped(text: &str) -> String {
+    let escape = |letter: char| match is_hidden(letter) {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 /// Whether a character is visible or is a joiner.
@@ -37,6 +47,7 @@ mod tests {
             assert_eq!(visible(seen), seen);
             assert!(!is_blank(seen), "{seen}");
         }
+        assert_eq!(escaped("größe\u{1b}[2K\r\u{202e}\u{200d}a"), "größe\\u{1b}[2K\\r\\u{202e}\\u{200d}a");
         for blank in ["", " \u{3000}", "\u{200d}", "\u{fe0f}", "\u{202e}\u{feff}", "\u{3164}", "\u{2800}\0"] {
             assert!(is_blank(blank), "{blank:?}");
         }

@@ -77,7 +77,7 @@ impl Agent for TestAgent {
 
     async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
         context.report_progress("Beginning").await?;
-        assert_eq!(context.tools().len(), 2);
+        assert_eq!(context.tools().await?.tools.len(), 2);
         let results = context.call_tools(self.calls.clone(), None).await?;
         *self.results.lock().expect("no test thread panicked") = results;
         context.record_usage(Usage { cost_micros: 7, ..Usage::default() }, Some("m")).await?;

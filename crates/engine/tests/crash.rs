@@ -220,6 +220,7 @@ fn check(entries: &[Entry], acknowledged: &BTreeSet<RunId>) {
             SessionEvent::Created(_)
             | SessionEvent::Renamed { .. }
             | SessionEvent::AgentChosen(_)
+            | SessionEvent::ModeChosen { .. }
             | SessionEvent::Unqueued { .. }
             | SessionEvent::Cleared
             | SessionEvent::Compacted { .. }

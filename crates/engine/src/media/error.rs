@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use parlor_log::LogError;
 use parlor_vocab::MediaId;
 
 use super::LOCK_WAIT;
@@ -52,6 +53,12 @@ pub enum MediaError {
         /// The locked folder.
         path: PathBuf,
     },
+    /// The log that all nodes share failed.
+    #[error("the attached file is in the shared log, which failed: {0}")]
+    Shared(#[from] LogError),
+    /// The content in the shared log has another hash than its id.
+    #[error("the file {0} in the shared log was changed or damaged; send the file again, which repairs it")]
+    SharedCorrupt(MediaId),
     /// The operating system failed in another way.
     #[error("cannot {attempt} {path:?}: {source}")]
     Io {

@@ -1,7 +1,8 @@
 //! Stores the files that are attached to messages, by content.
 //!
 //! [`MediaStore`] keeps each content once, in `$PARLOR_HOME/media`, under the hash of its bytes. A file that it
-//! reports as stored is synced to disk, so an event may refer to it. `docs/media.md` is the page for operators.
+//! reports as stored is synced to disk, so an event may refer to it. With a log that several nodes share, the content is in
+//! that log as well, and the folder is a cache (`shared.rs`). `docs/media.md` is the page for operators.
 //!
 //! Deliberately absent: which events refer to a file, how long sessions are kept, and therefore a limit of the total
 //! size. The caller that knows the references calls [`MediaStore::sweep`].
@@ -10,6 +11,7 @@ mod content_scanner;
 mod error;
 mod folder;
 mod name;
+mod shared;
 mod sniff;
 mod sweep;
 mod temp;
@@ -24,12 +26,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parlor_log::{MediaVersion, SharedMedia};
 use parlor_vocab::{Media, MediaId, Timestamp};
 use tokio::sync::Semaphore;
 
 pub use error::MediaError;
 pub use folder::LOCK_WAIT;
 pub use name::{MAX_NAME_CHARS, UNNAMED, clean_name};
+pub use shared::read_shared;
 pub use sweep::SweepReport;
 pub use upload::Upload;
 
@@ -60,12 +64,24 @@ const FOLDER: &str = "media";
 /// The stored files of one state folder. Cheap to clone; several processes may use one folder.
 ///
 /// Dropping a returned future does not cancel its work: the operation may still take effect later.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MediaStore {
     folder_path: Arc<FolderPath>,
     uploads: Arc<Semaphore>,
     /// The last files that this store has created, with the time when it did.
-    created: Arc<Mutex<VecDeque<(MediaId, FileTime)>>>,
+    created: Arc<Mutex<VecDeque<CreatedFile>>>,
+    /// The store of all nodes. The folder is a cache then.
+    shared: Option<Arc<dyn SharedMedia>>,
+}
+
+/// A file that this store has created.
+#[derive(Clone)]
+struct CreatedFile {
+    id: MediaId,
+    /// When it was created in the folder. `None` if it was there before.
+    in_folder: Option<FileTime>,
+    /// Its version in the store of all nodes. `None` if it was there before, or there is no such store.
+    shared: Option<MediaVersion>,
 }
 
 impl MediaStore {
@@ -76,7 +92,12 @@ impl MediaStore {
         let folder_path = FolderPath::new(home, folder);
         folder_path.open_existing()?;
         let uploads = Arc::new(Semaphore::new(MAX_UPLOADS));
-        Ok(Self { folder_path: Arc::new(folder_path), uploads, created: Arc::default() })
+        Ok(Self { folder_path: Arc::new(folder_path), uploads, created: Arc::default(), shared: None })
+    }
+
+    /// Keeps the content in `shared` as well, where all nodes find it. The folder is a cache then.
+    pub fn with_shared(self, shared: Option<Arc<dyn SharedMedia>>) -> Self {
+        Self { shared, ..self }
     }
 
     /// Stores at most `limit` bytes and returns when they are synced to disk. Content that is stored already is not
@@ -86,15 +107,18 @@ impl MediaStore {
     pub async fn put(
         &self,
         name: &str,
-        bytes: impl AsRef<[u8]> + Send + 'static,
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
         limit: u64,
     ) -> Result<Media, MediaError> {
         let name = clean_name(name);
-        let (media, created) =
-            self.run_blocking(move |folder| put(folder, name, bytes.as_ref(), limit)).await?;
-        if let Some(created) = created {
+        let stored = move |folder: &FolderPath| {
+            put(folder, name, bytes.as_ref(), limit).map(|(media, created)| (media, created, bytes))
+        };
+        let (media, in_folder, bytes) = self.run_blocking(stored).await?;
+        let shared = self.share(&media.id, bytes.as_ref()).await?;
+        if in_folder.is_some() || shared.is_some() {
             let mut all = self.created();
-            all.push_back((media.id.clone(), created));
+            all.push_back(CreatedFile { id: media.id.clone(), in_folder, shared });
             if all.len() > MAX_CREATED {
                 all.pop_front();
             }
@@ -107,7 +131,7 @@ impl MediaStore {
     pub async fn discard(&self, ids: Vec<MediaId>) -> Result<(), MediaError> {
         let mut discarded = Vec::new();
         self.created().retain(|created| {
-            let is_discarded = ids.contains(&created.0);
+            let is_discarded = ids.contains(&created.id);
             if is_discarded {
                 discarded.push(created.clone());
             }
@@ -116,15 +140,17 @@ impl MediaStore {
         if discarded.is_empty() {
             return Ok(());
         }
+        self.remove_shared(&discarded).await?;
         self.run_blocking(move |folder| {
             let Some(folder) = folder.open_existing()? else { return Ok(()) };
-            discarded.iter().try_for_each(|(id, created)| remove_unchanged(&folder, id, *created))
+            let in_folder = discarded.iter().filter_map(|file| file.in_folder.map(|time| (&file.id, time)));
+            in_folder.into_iter().try_for_each(|(id, time)| remove_unchanged(&folder, id, time))
         })
         .await
     }
 
     /// Locks in spite of poisoning: no code under the lock panics in the middle of a change.
-    fn created(&self) -> MutexGuard<'_, VecDeque<(MediaId, FileTime)>> {
+    fn created(&self) -> MutexGuard<'_, VecDeque<CreatedFile>> {
         self.created.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -133,11 +159,17 @@ impl MediaStore {
         let permit = Arc::clone(&self.uploads).try_acquire_owned();
         let permit = permit.map_err(|_| MediaError::TooManyUploads { limit: MAX_UPLOADS })?;
         let temp = self.run_blocking(|folder| TempFile::create(folder.open_or_create()?)).await?;
-        Ok(Upload::new(temp, ContentScanner::new(limit), permit, self.folder_path.path().to_owned()))
+        Ok(Upload::new(temp, ContentScanner::new(limit), permit, self.clone()))
     }
 
     /// Reads all bytes of a stored file of at most `max` bytes, and checks that they still match its id.
     pub async fn read(&self, id: &MediaId, max: u64) -> Result<Vec<u8>, MediaError> {
+        let read_id = id.clone();
+        let cached = self.run_blocking(move |folder| read(folder, &read_id, max)).await;
+        if !self.may_be_elsewhere(&cached) {
+            return cached;
+        }
+        self.fetch(id, max).await?;
         let id = id.clone();
         self.run_blocking(move |folder| read(folder, &id, max)).await
     }
@@ -151,6 +183,12 @@ impl MediaStore {
     /// Opens a stored file that may be too large for [`Self::read`]; also returns its size in bytes. Does not check
     /// the content. The handle stays readable when a sweep removes the file.
     pub async fn open_file(&self, id: &MediaId) -> Result<(File, u64), MediaError> {
+        let open_id = id.clone();
+        let cached = self.run_blocking(move |folder| open_file(folder, &open_id)).await;
+        if !self.may_be_elsewhere(&cached) {
+            return cached;
+        }
+        self.fetch(id, u64::MAX).await?;
         let id = id.clone();
         self.run_blocking(move |folder| open_file(folder, &id)).await
     }
@@ -158,6 +196,9 @@ impl MediaStore {
     /// Sets a stored file's age to zero. For a caller that refers to a file without storing it, for example by an id
     /// that a client named: the caller then has [`SWEEP_GRACE`] to record the reference.
     pub async fn renew(&self, id: &MediaId) -> Result<(), MediaError> {
+        if self.renew_shared(id).await? {
+            return Ok(());
+        }
         let id = id.clone();
         let renew = move |folder: &FolderPath| match folder_for(folder, &id)?.renew(&id)? {
             Some(_) => Ok(()),
@@ -187,21 +228,26 @@ impl MediaStore {
         dry_run: bool,
     ) -> Result<SweepReport, MediaError> {
         let rule = SweepRule { grace, now, dry_run };
-        self.run_blocking(move |folder| match folder.open_existing()? {
+        let in_folder = self.run_blocking(move |folder| match folder.open_existing()? {
             Some(folder) => sweep(&folder, &referenced, rule),
             None => Ok(SweepReport::default()),
-        })
-        .await
+        });
+        let in_folder = in_folder.await?;
+        // The folder of a shared store has copies only.
+        Ok(self.sweep_shared(grace, dry_run).await?.unwrap_or(in_folder))
     }
 
-    /// Removes those of `ids` that were neither stored nor renewed after `last_used`. For a caller that has deleted
-    /// the last events that referred to them, of which the newest is from `last_used`.
+    /// Removes those of `ids` from the folder that were neither stored nor renewed after `last_used`. For a caller that has
+    /// deleted the last events that referred to them, of which the newest is from `last_used`. A shared log deletes its
+    /// files with the session.
     pub async fn remove(
         &self,
         ids: BTreeSet<MediaId>,
         last_used: Timestamp,
     ) -> Result<SweepReport, MediaError> {
-        let rule = SweepRule { grace: Duration::ZERO, now: last_used, dry_run: false };
+        // A cached file may be newer, because it was fetched later. Whoever needs it fetches it again.
+        let now = if self.shared.is_some() { Timestamp(i64::MAX) } else { last_used };
+        let rule = SweepRule { grace: Duration::ZERO, now, dry_run: false };
         self.run_blocking(move |folder| match folder.open_existing()? {
             Some(folder) => remove_all(&folder, &ids, rule),
             None => Ok(SweepReport::default()),
@@ -215,6 +261,12 @@ impl MediaStore {
     ) -> Result<T, MediaError> {
         let folder_path = Arc::clone(&self.folder_path);
         run_blocking(self.folder_path.path(), move || work(&folder_path)).await
+    }
+}
+
+impl std::fmt::Debug for MediaStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MediaStore").field("folder", &self.folder_path).finish_non_exhaustive()
     }
 }
 

@@ -1,19 +1,17 @@
 //! Stores a file that arrives in pieces and need not fit into memory.
 
-use std::path::PathBuf;
-
 use parlor_vocab::Media;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::content_scanner::ContentScanner;
 use super::temp::TempFile;
-use super::{MediaError, PIECE_BYTES, clean_name, run_blocking};
+use super::{MediaError, MediaStore, PIECE_BYTES, clean_name, run_blocking};
 
 /// A file that is being stored. Dropping it before [`Upload::finish`] deletes what was written.
 pub struct Upload {
     /// `None` after a write failed or was cancelled.
     state: Option<UploadState>,
-    folder: PathBuf,
+    store: MediaStore,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -29,10 +27,10 @@ impl Upload {
         temp: TempFile,
         scanner: ContentScanner,
         permit: OwnedSemaphorePermit,
-        folder: PathBuf,
+        store: MediaStore,
     ) -> Self {
         let state = UploadState { temp, scanner, buffer: Vec::new() };
-        Self { state: Some(state), folder, _permit: permit }
+        Self { state: Some(state), store, _permit: permit }
     }
 
     /// Adds the next bytes. After a failed or cancelled call, all later calls fail.
@@ -45,7 +43,8 @@ impl Upload {
             state.buffer.extend_from_slice(fitting);
             bytes = rest;
             if state.buffer.len() == PIECE_BYTES {
-                let written = run_blocking(&self.folder, move || state.flush().map(|()| state));
+                let written =
+                    run_blocking(self.store.folder_path.path(), move || state.flush().map(|()| state));
                 state = written.await?;
             }
             self.state = Some(state);
@@ -59,11 +58,13 @@ impl Upload {
     pub async fn finish(mut self, name: &str) -> Result<Media, MediaError> {
         let mut state = self.state.take().ok_or(MediaError::UploadFailed)?;
         let name = clean_name(name);
-        run_blocking(&self.folder, move || {
+        let stored = run_blocking(self.store.folder_path.path(), move || {
             state.flush()?;
             state.store(name)
-        })
-        .await
+        });
+        let media = stored.await?;
+        self.store.share_cached(&media.id).await?;
+        Ok(media)
     }
 }
 

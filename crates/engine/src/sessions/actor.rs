@@ -3,31 +3,35 @@
 
 mod compaction;
 mod partial_text;
+mod runs;
+mod snapshot;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_log::{Lease, LogError};
-use parlor_model::{Agent, Turn};
-use parlor_tools::{BackgroundProcesses, Policy, Redact, RubyInterpreter, ToolContext, catch_panic};
+use parlor_tools::{BackgroundProcesses, Redact, RubyInterpreter, catch_panic};
+use parlor_undo::UndoStore;
 use parlor_vocab::{
-    AgentChoice, AgentId, Entry, EventId, Failure, FailureCode, NewEntry, RunEvent, RunId, Seq,
-    SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, SessionTotals, StopCause,
-    Timestamp,
+    AgentChoice, Entry, EventId, NewEntry, QuestionId, QuestionOutcome, RunEvent, RunId, Seq, SessionCommand,
+    SessionEvent, SessionId, SessionRefusal, SessionReply, SessionTotals, StopCause, Timestamp,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::compaction::Compaction;
 use self::partial_text::KeptText;
 pub use self::partial_text::{PARTIAL_TEXT_BYTES, PARTIAL_TEXT_INTERVAL};
-use super::agents::Resolution;
+pub use self::snapshot::SNAPSHOT_EVENTS;
 use super::handle::{ActorMessage, CommandError, CommandReply, OpenSession};
-use super::history_loader::{CACHED_HISTORY_BYTES, HistorySource, load_history};
-use super::run_driver::{RunDriver, RunHandle};
+use super::history_loader::{CACHED_HISTORY_BYTES, load_history};
+use super::policy_source::PolicySource;
+use super::run_driver::RunHandle;
+use super::state_loader::LoadedState;
 use super::text_bytes::text_bytes;
+use super::tool_sources::ToolSources;
 use super::{MAX_ACTIVE_RUNS, SessionDeps, SessionShared, refusal_of};
 use crate::session::{Effect, FinishedRun, ResolvedChoice, RunOutcome, Session};
 use crate::sessions::live::LiveSession;
@@ -42,9 +46,16 @@ pub(super) struct Actor {
     deps: Arc<SessionDeps>,
     redact: Arc<dyn Redact>,
     state_folders: Vec<Arc<Path>>,
+    tool_sources: ToolSources,
+    undo: Option<UndoStore>,
+    policy: PolicySource,
     id: SessionId,
     lease: Lease,
     session: Session,
+    /// The id of the session's last event.
+    last_event: Option<EventId>,
+    /// The head of the session when a snapshot was last kept or tried to be kept.
+    snapshot_at: Seq,
     live: Arc<LiveSession>,
     /// Processes that tools of this session started in the background.
     background: BackgroundProcesses,
@@ -52,6 +63,11 @@ pub(super) struct Actor {
     ruby: RubyInterpreter,
     /// The handles of the run drivers.
     run_handles: HashMap<RunId, RunHandle>,
+    /// The run drivers that wait for an answer to their question.
+    waiting: HashMap<QuestionId, oneshot::Sender<QuestionOutcome>>,
+    /// The run whose driver ends without an end of the run, because the run waits for an answer and the next process can
+    /// go on with it.
+    suspended: Option<RunId>,
     compaction: Option<Compaction>,
     kept_text: KeptText,
     /// The registry's slots for active runs.
@@ -79,13 +95,20 @@ impl Actor {
             deps: Arc::clone(&shared.deps),
             redact: Arc::clone(&shared.redact),
             state_folders: shared.state_folders.clone(),
+            tool_sources: shared.tool_sources.clone(),
+            undo: shared.undo.clone(),
+            policy: shared.policy.clone(),
             live: shared.live_sessions.of(&id),
             id,
             lease,
             session: Session::default(),
+            last_event: None,
+            snapshot_at: Seq::START,
             background: BackgroundProcesses::default(),
             ruby: RubyInterpreter::default(),
             run_handles: HashMap::new(),
+            waiting: HashMap::new(),
+            suspended: None,
             compaction: None,
             kept_text: KeptText::default(),
             run_slots: Arc::clone(&shared.run_slots),
@@ -128,6 +151,7 @@ impl Actor {
 
     async fn run(mut self: Box<Self>) {
         self.start_effects();
+        self.keep_snapshot_if_due().await;
         let mut closing = false;
         while !(closing && self.run_handles.is_empty() && self.compaction.is_none()) {
             let Some(message) = self.next_message().await else { break };
@@ -138,6 +162,10 @@ impl Actor {
                 ActorMessage::Command(command, reply) => self.on_command(*command, reply).await,
                 ActorMessage::View(reply) => drop(reply.send(Box::new(self.session.clone()))),
                 ActorMessage::RecordingError(reply) => drop(reply.send(self.recording_error.clone())),
+                ActorMessage::BeginExternalRun(begin) if closing => {
+                    drop(begin.reply.send(Err(SessionRefusal::session_closing(&self.id))));
+                }
+                ActorMessage::BeginExternalRun(begin) => self.begin_external_run(*begin).await,
                 ActorMessage::Record(run, events, reply) => {
                     let events = self.session.record(&run, events);
                     drop(reply.send(self.append(events).await));
@@ -148,21 +176,29 @@ impl Actor {
                 ActorMessage::QueueLength(reply) => drop(reply.send(self.session.queue().len())),
                 ActorMessage::Usage(reply) => drop(reply.send(self.session.usage())),
                 ActorMessage::Totals(reply) => drop(reply.send(self.totals().await)),
+                ActorMessage::AwaitAnswer(question, reply) => self.await_answer(question, reply),
+                ActorMessage::ExpireQuestion(question) => self.expire_question(&question).await,
                 ActorMessage::RunFinished(finished) => self.on_run_finished(*finished, closing).await,
                 ActorMessage::Summarized(summary) => self.on_summary(*summary).await,
                 ActorMessage::CloseIfIdle(reply) => {
                     let idle = self.check_idle();
                     closing |= idle.is_ok();
+                    if idle.is_ok() {
+                        self.suspend_waiting_run();
+                        self.cancel_all(&StopCause::Shutdown);
+                    }
                     drop(reply.send(idle));
                 }
                 ActorMessage::Close => {
                     closing = true;
+                    self.suspend_waiting_run();
                     self.cancel_all(&StopCause::Shutdown);
                 }
             }
             if !closing {
                 self.start_effects();
             }
+            self.keep_snapshot_if_due().await;
         }
         self.inbox.close();
         if self.is_lease_lost {
@@ -175,7 +211,11 @@ impl Actor {
         self.background.stop_all().await;
         self.ruby.stop().await;
         // Nobody is left to report an error to, and the lease becomes free when this process ends.
-        let _ = self.deps.log.release(self.lease).await;
+        let has_work = self.session.active().is_some() || self.session.queue().len() > 0;
+        let _ = match has_work {
+            true => self.deps.log.abandon(self.lease).await,
+            false => self.deps.log.release(self.lease).await,
+        };
     }
 
     /// Returns the commands that were not executed to their senders, who find out who has the session now.
@@ -225,7 +265,8 @@ impl Actor {
 
     /// Fails if the session has work that closing it now would end.
     fn check_idle(&self) -> Result<(), SessionRefusal> {
-        if let Some(active) = self.session.active() {
+        // A run that only waits for an answer goes on in the process that opens the session next.
+        if let Some(active) = self.session.active().filter(|run| !self.session.only_waits(run)) {
             return Err(SessionRefusal::Busy { active: active.clone() });
         }
         if self.compaction.is_some() {
@@ -271,6 +312,8 @@ impl Actor {
             | SessionCommand::Unqueue(_)
             | SessionCommand::ClearHistory
             | SessionCommand::Compact { .. }
+            | SessionCommand::ChooseMode(_)
+            | SessionCommand::AnswerQuestion { .. }
             | SessionCommand::Rename { .. }) => command,
         };
         let resolved = match &command {
@@ -281,6 +324,8 @@ impl Actor {
             | SessionCommand::Unqueue(_)
             | SessionCommand::ClearHistory
             | SessionCommand::Compact { .. }
+            | SessionCommand::ChooseMode(_)
+            | SessionCommand::AnswerQuestion { .. }
             | SessionCommand::Rename { .. } => self.deps.agents.resolve_default().choice,
         };
         if let Some(compaction) = &self.compaction {
@@ -297,6 +342,8 @@ impl Actor {
                 | SessionCommand::ClearQueue
                 | SessionCommand::Unqueue(_)
                 | SessionCommand::Compact { .. }
+                | SessionCommand::ChooseMode(_)
+                | SessionCommand::AnswerQuestion { .. }
                 | SessionCommand::Rename { .. } => {}
             }
         }
@@ -341,8 +388,9 @@ impl Actor {
 
     /// Takes over the state that was read from the log, and records an interrupted run as failed.
     /// The next queued input starts if `starts_queued`.
-    pub(super) async fn recover(&mut self, session: Session, starts_queued: bool) -> Result<(), LogError> {
-        self.session = session;
+    pub(super) async fn recover(&mut self, loaded: LoadedState, starts_queued: bool) -> Result<(), LogError> {
+        let LoadedState { session, last_event, snapshot_at } = loaded;
+        (self.session, self.last_event, self.snapshot_at) = (session, last_event, snapshot_at);
         let message = self.interrupted_message().await?;
         let (mut events, mut effects) =
             self.session.recover(message, &self.resolve_next(), &*self.deps.ids, self.deps.clock.now());
@@ -361,6 +409,10 @@ impl Actor {
     /// Records the end of a run. If that fails, the actor tries again until it succeeds; meanwhile it answers
     /// commands, and the run counts as active.
     async fn on_run_finished(&mut self, mut finished: FinishedRun, closing: bool) {
+        if self.suspended.as_ref() == Some(&finished.run) && self.session.only_waits(&finished.run) {
+            self.run_handles.remove(&finished.run);
+            return;
+        }
         // An accepted stop decides the outcome, even if the agent completed at the same moment. The handle stays until the
         // end is recorded, because the session accepts stops until then.
         if let Some(cause) = self.run_handles.get(&finished.run).and_then(RunHandle::stop_cause) {
@@ -442,6 +494,7 @@ impl Actor {
             let seq = Seq(self.session.head().0 + 1);
             let entry = Arc::new(Entry { seq, id, at, event });
             self.session.apply(&entry);
+            self.last_event = Some(entry.id.clone());
             self.live.on_append(&entry, text_bytes(&entry.event));
         }
         self.trim_history();
@@ -453,6 +506,8 @@ impl Actor {
         for effect in std::mem::take(&mut self.effects) {
             match effect {
                 Effect::StartRun(run) => self.start_run(run),
+                Effect::ResumeRun(run) => self.resume_run(run),
+                Effect::Settle(question, outcome) => self.tell_driver(&question, outcome),
                 Effect::Steer(run, text) => {
                     if let Some(handle) = self.run_handles.get(&run) {
                         handle.steer(text);
@@ -467,82 +522,6 @@ impl Actor {
             }
         }
     }
-
-    fn start_run(&mut self, run: RunId) {
-        let Some((_, input, message)) = self.session.start_of(&run) else { return };
-        let chosen = self.session.choice();
-        let resolution = self.deps.agents.resolve(chosen, &input.choice);
-        let Resolution { choice, agent } = resolution.unwrap_or_else(|_| self.deps.agents.resolve_default());
-        let notice = self.session.notice_of(&run);
-        let history = &self.session.history;
-        let source = match self.session.history().split_last() {
-            _ if !agent.needs_history() => HistorySource::Cached(Vec::new()),
-            // The last item is the input that the run answers.
-            Some((_, before)) => HistorySource::Cached(before.to_vec()),
-            None => {
-                let (session, from, until) = (self.id.clone(), history.from(), self.session.head());
-                HistorySource::InLog { session, from, until }
-            }
-        };
-        let Some(new_session) = self.session.new_session() else { return };
-        let turn = Turn {
-            run: run.clone(),
-            message: Some(message),
-            history: Vec::new(),
-            system: new_session.system.clone(),
-            model: choice.model.clone(),
-            reasoning: input.choice.reasoning.or(chosen.reasoning),
-            folder: new_session.folder.clone(),
-            input,
-        };
-        let (deps, live) = (Arc::clone(&self.deps), Arc::clone(&self.live));
-        // Created for each run, because it holds the folder open and an idle session should not.
-        let context = self
-            .tool_context(new_session.folder.clone())
-            .and_then(|context| check_model(&choice.agent, &*agent, turn.model.as_deref()).map(|()| context));
-        let context = match context {
-            Ok(context) => context,
-            Err(failure) => {
-                self.run_handles.insert(run.clone(), RunHandle::without_driver());
-                let finished = FinishedRun::failed(run, failure, self.deps.clock.now());
-                let mailbox = self.mailbox.clone();
-                drop(tokio::spawn(async move {
-                    mailbox.send(ActorMessage::RunFinished(Box::new(finished))).await
-                }));
-                return;
-            }
-        };
-        let mailbox = self.mailbox.clone();
-        let (driver, handle) = RunDriver::new(run.clone(), deps, mailbox, live, &self.redact, &context);
-        self.run_handles.insert(run, handle);
-        tokio::spawn(driver.run(agent, turn, source, notice));
-    }
-
-    /// The folder, environment and limits for the tools of a run.
-    fn tool_context(&self, folder: PathBuf) -> Result<ToolContext, Failure> {
-        let policy = Policy::new([&folder]).map_err(|failure| {
-            let message = format!("The working folder cannot be used: {}", failure.message);
-            Failure { code: FailureCode::FolderUnusable, message, ..failure }
-        })?;
-        let policy = self.state_folders.iter().fold(policy, |policy, folder| policy.without_state(folder));
-        let context = ToolContext::with_policy(folder, policy.with_home_of(&self.deps.env));
-        let (env, background, ruby) =
-            (Arc::clone(&self.deps.env), self.background.clone(), self.ruby.clone());
-        let redact = Arc::clone(&self.redact);
-        Ok(ToolContext { env, background, ruby, redact, cancel: self.abandoned.child_token(), ..context })
-    }
-}
-
-/// Fails if a client chose a model, and the agent answers without one. An agent's own name is no model.
-fn check_model(id: &AgentId, agent: &dyn Agent, chosen: Option<&str>) -> Result<(), Failure> {
-    let Some(model) = chosen.filter(|model| *model != id.as_str() && !agent.takes_models()) else {
-        return Ok(());
-    };
-    let message = format!(
-        "the model {model:?} cannot be used: the agent {id} answers without a model, and no other agent is chosen. Run: \
-         parlor login PROVIDER --key, or configure a model in parlor.toml; to talk to the agent {id}, choose the model {id}"
-    );
-    Err(Failure { code: FailureCode::UnknownModel, message, retryable: false })
 }
 
 fn starts_a_run(event: &SessionEvent) -> bool {

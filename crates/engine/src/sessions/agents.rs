@@ -1,7 +1,7 @@
 //! The configured agents, and which of them answers.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use parlor_model::Agent;
 use parlor_vocab::{AgentChoice, AgentId, SessionRefusal};
@@ -11,8 +11,13 @@ use crate::session::ResolvedChoice;
 /// Lists of models that want a provider before each name have this one before the names of agents.
 const PREFIX: &str = "parlor/";
 
-/// The configured agents by id, and the default agent for sessions that chose none.
-pub struct Agents {
+/// The configured agents by id, and the default agent for sessions that chose none. They can be replaced while sessions
+/// use them: a run keeps the agent that it began with.
+pub struct Agents(RwLock<Arc<AgentSet>>);
+
+/// The agents of one moment.
+#[derive(Clone)]
+struct AgentSet {
     default: AgentId,
     by_id: BTreeMap<AgentId, Arc<dyn Agent>>,
 }
@@ -26,24 +31,61 @@ pub(super) struct Resolution {
 impl Agents {
     /// A set with one agent, which is the default.
     pub fn new(default: AgentId, agent: Arc<dyn Agent>) -> Self {
-        Self { by_id: BTreeMap::from([(default.clone(), agent)]), default }
+        let set = AgentSet { by_id: BTreeMap::from([(default.clone(), agent)]), default };
+        Self(RwLock::new(Arc::new(set)))
     }
 
     /// Adds another agent, or replaces the one with this id.
     #[must_use]
-    pub fn with(mut self, id: AgentId, agent: Arc<dyn Agent>) -> Self {
-        self.by_id.insert(id, agent);
-        self
+    pub fn with(self, id: AgentId, agent: Arc<dyn Agent>) -> Self {
+        let mut set = AgentSet::clone(&self.now());
+        set.by_id.insert(id, agent);
+        Self(RwLock::new(Arc::new(set)))
+    }
+
+    /// Uses the agents of `new` from now on.
+    pub(super) fn replace(&self, new: &Agents) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = new.now();
+    }
+
+    fn now(&self) -> Arc<AgentSet> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The ids and display names of all agents, the default first.
     pub(super) fn list(&self) -> Vec<(AgentId, String)> {
+        let set = self.now();
         let mut list: Vec<_> =
-            self.by_id.iter().map(|(id, agent)| (id.clone(), agent.name().to_owned())).collect();
-        list.sort_by_key(|(id, _)| *id != self.default);
+            set.by_id.iter().map(|(id, agent)| (id.clone(), agent.name().to_owned())).collect();
+        list.sort_by_key(|(id, _)| *id != set.default);
         list
     }
 
+    /// What answers an input with `choice` in a session that chose `of_session`; see [`AgentSet::resolve`].
+    pub(super) fn resolve(
+        &self,
+        of_session: &AgentChoice,
+        choice: &AgentChoice,
+    ) -> Result<Resolution, SessionRefusal> {
+        self.now().resolve(of_session, choice)
+    }
+
+    /// `choice` in the form that a session records; see [`AgentSet::recorded`].
+    pub(super) fn recorded(
+        &self,
+        of_session: &AgentChoice,
+        choice: AgentChoice,
+    ) -> Result<AgentChoice, SessionRefusal> {
+        self.now().recorded(of_session, choice)
+    }
+
+    /// What answers in a session that chose nothing.
+    pub(super) fn resolve_default(&self) -> Resolution {
+        self.now().resolve_default()
+    }
+}
+
+impl AgentSet {
     /// What answers an input with `choice` in a session that chose `of_session`.
     ///
     /// - A model with the name of an agent is that agent with its own model, unless the agent that would answer knows
@@ -51,11 +93,7 @@ impl Agents {
     /// - The session's model counts only with the session's agent.
     /// - If the session's agent is not configured any more, the default agent answers, with its own model. An unknown
     ///   agent in `choice` is refused.
-    pub(super) fn resolve(
-        &self,
-        of_session: &AgentChoice,
-        choice: &AgentChoice,
-    ) -> Result<Resolution, SessionRefusal> {
+    fn resolve(&self, of_session: &AgentChoice, choice: &AgentChoice) -> Result<Resolution, SessionRefusal> {
         let refuse_unknown = |id: &AgentId| match self.by_id.contains_key(id) {
             true => Ok(()),
             false => Err(SessionRefusal::UnknownAgent(id.clone())),
@@ -95,11 +133,7 @@ impl Agents {
 
     /// `choice` in the form that a session records: it names the agent, if the model is the name of an agent, and a
     /// model that the session chose for another agent does not stay.
-    pub(super) fn recorded(
-        &self,
-        of_session: &AgentChoice,
-        choice: AgentChoice,
-    ) -> Result<AgentChoice, SessionRefusal> {
+    fn recorded(&self, of_session: &AgentChoice, choice: AgentChoice) -> Result<AgentChoice, SessionRefusal> {
         if choice.agent.is_none() && choice.model.is_none() {
             return Ok(choice);
         }
@@ -117,7 +151,7 @@ impl Agents {
     }
 
     /// What answers in a session that chose nothing.
-    pub(super) fn resolve_default(&self) -> Resolution {
+    fn resolve_default(&self) -> Resolution {
         let nothing = AgentChoice::default();
         self.resolve(&nothing, &nothing).expect("the default agent is one of the agents")
     }
@@ -252,5 +286,19 @@ mod tests {
         assert_eq!(recorded(&choice("scout", "x"), choice("scout", "scout")), choice("scout", "scout"));
         assert_eq!(recorded(&choice("gone", "x"), none.clone()), none);
         assert_eq!(recorded(&choice("gone", "x"), choice("", "some-id")), choice("main", "some-id"));
+    }
+
+    #[test]
+    fn replaced_agents_answer_later_inputs_and_keep_earlier_runs() {
+        let agents = agents();
+        let nothing = AgentChoice::default();
+        let running = agents.resolve(&nothing, &nothing).unwrap();
+        agents.replace(&Agents::new(id("new"), Arc::new(WithModel("own-of-new"))));
+        assert_eq!(running.agent.name(), "own-of-main");
+        assert_eq!(agents.resolve_default().choice.agent, id("new"));
+        assert_eq!(agents.list().len(), 1);
+        // A session of an agent that is gone goes on with the default agent.
+        let of_session = AgentChoice { agent: Some(id("scout")), ..AgentChoice::default() };
+        assert_eq!(agents.resolve(&of_session, &nothing).unwrap().choice.missing_agent, Some(id("scout")));
     }
 }

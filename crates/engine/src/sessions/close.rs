@@ -20,6 +20,20 @@ impl Sessions {
         self.open_sessions.lock(id).await.close_if_idle().await
     }
 
+    /// Waits until no run is active in a session that is open in this process, or the run waits for an answer. Returns at
+    /// once if the session is not open here.
+    pub async fn finish_run(&self, id: &SessionId) -> Result<(), SessionRefusal> {
+        let mut head = self.head(id);
+        loop {
+            head.borrow_and_update();
+            let Some(session) = self.open_sessions.get(id).await else { return Ok(()) };
+            let session = session.view().await?;
+            if session.active().is_none_or(|run| session.only_waits(run)) || head.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Closes all sessions like [`close`](Sessions::close), and refuses to open any from now on.
     pub async fn shut_down(&self) {
         self.shutting_down.cancel();

@@ -26,11 +26,14 @@ impl Sessions {
         let now = deps.clock.now();
         let mut check = RetentionCheck::new(retention, now);
         let mut report = CollectionReport::default();
+        let kept = self.kept_bytes().await;
         let mut request = PageRequest::first(PAGE_RECORDS);
         loop {
             let page = self.list(request.clone()).await?;
-            for record in page.records {
+            for mut record in page.records {
                 report.checked += 1;
+                // What is kept of the files that its runs changed goes with the session, so it counts too.
+                record.bytes += kept.get(&record.id).copied().unwrap_or(0);
                 let Some(reason) = check.reason_to_delete(&record) else { continue };
                 let deleted = if dry_run {
                     self.check_deletable(&record.id).await
@@ -64,6 +67,8 @@ impl Sessions {
         let swept = swept.map_err(|error| SessionRefusal::MediaUnavailable { reason: error.to_string() })?;
         (report.media_files, report.media_bytes) = (swept.files, swept.bytes);
         if !dry_run {
+            // If this fails, the next collection or the next long run sweeps.
+            let _ = self.sweep_kept().await;
             let reclaimed = deps.log.reclaim().await.map_err(refusal_of)?;
             report.reclaimed_bytes = reclaimed.bytes;
             report.is_erased = reclaimed.erased == Erased::Yes;

@@ -88,6 +88,7 @@ impl Sessions {
             other @ (SessionEvent::Created(_)
             | SessionEvent::Renamed { .. }
             | SessionEvent::AgentChosen(_)
+            | SessionEvent::ModeChosen { .. }
             | SessionEvent::Queued(_)
             | SessionEvent::Unqueued { .. }
             | SessionEvent::Cleared

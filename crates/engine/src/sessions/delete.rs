@@ -49,6 +49,7 @@ impl Sessions {
             Err(error) => return Err(refusal_of(error)),
         };
         log.delete(&lease).await.map_err(refusal_of)?;
+        self.delete_kept(id).await;
         self.shared.live_sessions.of(id).on_delete();
         Ok(())
     }
@@ -56,7 +57,7 @@ impl Sessions {
     /// Has the process that has a session open delete it.
     async fn delete_at_peer(&self, id: &SessionId, holder: &LeaseHolder) -> Result<(), SessionRefusal> {
         let is_held = || held(id, holder);
-        let owner = self.owner_connection(holder).await.ok_or_else(is_held)?;
+        let owner = self.owner_connection(holder).await.map_err(|_| is_held())?;
         match timeout(OWNER_WAIT, owner.delete(id)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(PeerError::Refused(refusal))) => Err(refusal),

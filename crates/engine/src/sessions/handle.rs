@@ -2,24 +2,22 @@
 
 use std::sync::Arc;
 
-use parlor_log::{Lease, LogError};
+use parlor_log::{EventLog, Lease, LogError};
 use parlor_tools::clean;
 use parlor_vocab::{
-    Failure, MessageId, RunEvent, RunId, SessionCommand, SessionEvent, SessionId, SessionRefusal,
-    SessionReply, SessionTotals, Timestamp, Usage,
+    Failure, MessageId, QuestionId, QuestionOutcome, RunEvent, RunId, SessionCommand, SessionEvent,
+    SessionId, SessionRefusal, SessionReply, SessionTotals, Timestamp, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::Actor;
-use super::history_loader::CACHED_HISTORY_BYTES;
+use super::external_run::BeginRun;
+use super::history_loader::{CACHED_HISTORY_BYTES, load_history, load_newest_history};
+use super::state_loader::{LoadedState, load_state};
 use super::{SessionShared, refusal_of};
 use crate::session::{FinishedRun, History, Session};
-
-/// How many events are read at a time when a session is opened. Many, because the log decodes a long read on two
-/// threads and limits its bytes itself.
-const READ_EVENTS: usize = 16 * 1024;
 
 /// A message to a session's actor. Large parts are boxed, because each session's mailbox holds room for many
 /// messages.
@@ -29,6 +27,8 @@ pub(super) enum ActorMessage {
     View(oneshot::Sender<Box<Session>>),
     /// Asks why the end of a run could not be recorded, if so.
     RecordingError(oneshot::Sender<Option<String>>),
+    /// Begin a run that a client carries out.
+    BeginExternalRun(Box<BeginRun>),
     /// From a run driver: append these events. Answered when they are durable.
     Record(RunId, Vec<RunEvent>, oneshot::Sender<Result<(), LogError>>),
     /// From a run driver: replace the history before a message with a summary. Answered when that is durable.
@@ -39,6 +39,10 @@ pub(super) enum ActorMessage {
     Usage(oneshot::Sender<Usage>),
     /// Asks for the number of messages, and for tokens and cost.
     Totals(oneshot::Sender<Result<SessionTotals, LogError>>),
+    /// From a run driver: tell it how the question is settled, which it has asked before.
+    AwaitAnswer(QuestionId, oneshot::Sender<QuestionOutcome>),
+    /// From a run driver: nobody has answered the question in time.
+    ExpireQuestion(QuestionId),
     /// From a run driver: its run has ended.
     RunFinished(Box<FinishedRun>),
     /// The summary of a compaction, or why there is none.
@@ -122,9 +126,10 @@ impl OpenSession {
         id: SessionId,
         lease: Lease,
     ) -> Result<Self, SessionRefusal> {
-        let session = read_with(shared, &id, |history| history.drop_beyond(CACHED_HISTORY_BYTES)).await?;
+        let trim = |history: &mut History| history.drop_beyond(CACHED_HISTORY_BYTES);
+        let loaded = load_state(&*shared.deps.log, &id, trim).await.map_err(refusal_of)?;
         let mut actor = Actor::new(shared, id, lease);
-        actor.recover(session, shared.starts_queued).await.map_err(refusal_of)?;
+        actor.recover(loaded, shared.starts_queued).await.map_err(refusal_of)?;
         Ok(actor.start())
     }
 
@@ -189,7 +194,12 @@ impl OpenSession {
         }
     }
 
-    async fn send(&self, message: ActorMessage) -> Result<(), SessionRefusal> {
+    /// Where the actor gets its messages.
+    pub(super) fn mailbox(&self) -> mpsc::Sender<ActorMessage> {
+        self.mailbox.clone()
+    }
+
+    pub(super) async fn send(&self, message: ActorMessage) -> Result<(), SessionRefusal> {
         self.mailbox.send(message).await.map_err(|_| self.closed_refusal())
     }
 
@@ -200,9 +210,31 @@ impl OpenSession {
 
 /// Reads the state of a session from the log, without opening it.
 pub(crate) async fn read(shared: &SessionShared, id: &SessionId) -> Result<Session, SessionRefusal> {
-    let mut session = read_with(shared, id, |_| {}).await?;
+    let mut session = read_whole(&*shared.deps.log, id).await.map_err(refusal_of)?;
     show_interrupted_message(shared, id, &mut session).await?;
     Ok(session)
+}
+
+async fn read_whole(log: &dyn EventLog, id: &SessionId) -> Result<Session, LogError> {
+    let LoadedState { mut session, .. } = load_state(log, id, |_| {}).await?;
+    if !session.history.is_cached() {
+        session.history = load_history(log, id, session.history.from(), session.head()).await?;
+    }
+    Ok(session)
+}
+
+/// The number of messages and the usage of a session in the log. Reads its history only if nobody has counted the messages.
+pub(crate) async fn read_totals(
+    shared: &SessionShared,
+    id: &SessionId,
+) -> Result<SessionTotals, SessionRefusal> {
+    let LoadedState { session, .. } =
+        load_state(&*shared.deps.log, id, |history| history.drop_beyond(0)).await.map_err(refusal_of)?;
+    let messages = match session.history.message_count() {
+        Some(messages) => messages,
+        None => read(shared, id).await?.history.message_count().unwrap_or_default(),
+    };
+    Ok(SessionTotals { messages, usage: session.usage() })
 }
 
 /// Like [`read`], but with at most `max_bytes` of the newest history, and without tool uses.
@@ -211,7 +243,14 @@ pub(crate) async fn read_newest(
     id: &SessionId,
     max_bytes: usize,
 ) -> Result<Session, SessionRefusal> {
-    let mut session = read_with(shared, id, |history| history.keep_newest(max_bytes)).await?;
+    let log = &*shared.deps.log;
+    let loaded = load_state(log, id, |history| history.keep_newest(max_bytes)).await;
+    let LoadedState { mut session, .. } = loaded.map_err(refusal_of)?;
+    if !session.history.is_cached() {
+        let (from, head) = (session.history.from(), session.head());
+        let newest = load_newest_history(log, id, from, head, max_bytes).await.map_err(refusal_of)?;
+        session.history = newest.with_counts_of(&session.history);
+    }
     show_interrupted_message(shared, id, &mut session).await?;
     Ok(session)
 }
@@ -231,25 +270,4 @@ async fn show_interrupted_message(
         session.show_partial_message(&partial.message, clean(&*shared.redact, partial.text));
     }
     Ok(())
-}
-
-/// Like [`read`]. Calls `trim` on the history after each part that was read.
-async fn read_with(
-    shared: &SessionShared,
-    id: &SessionId,
-    trim: impl Fn(&mut History),
-) -> Result<Session, SessionRefusal> {
-    let mut session = Session::default();
-    loop {
-        let entries = shared.deps.log.read(id, session.head(), READ_EVENTS).await.map_err(refusal_of)?;
-        if entries.is_empty() {
-            break;
-        }
-        entries.iter().for_each(|entry| session.apply(entry));
-        trim(&mut session.history);
-    }
-    if session.new_session().is_none() {
-        return Err(SessionRefusal::UnknownSession(id.clone()));
-    }
-    Ok(session)
 }

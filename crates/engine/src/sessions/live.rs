@@ -253,6 +253,7 @@ impl LiveSession {
             | RunEvent::Message(_)
             | RunEvent::Step(_)
             | RunEvent::Tool(ToolEvent::Progressed { .. })
+            | RunEvent::Question(_)
             | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
             | RunEvent::UsageAdded { .. } => None,

@@ -12,14 +12,15 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use parlor_log::LogError;
 use parlor_vocab::{
-    Entry, MessageEvent, PeerUpdate, RunEvent, Seq, SessionEvent, SessionId, StepEvent, StreamKind, WatchFrom,
+    Entry, MessageEvent, PeerUpdate, RunEvent, Seq, SessionEvent, SessionId, StepEvent, StreamKind,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::Sessions;
 use super::live::LiveSession;
+use super::routing::OWNER_WAIT;
 use super::text_bytes::text_bytes;
 
 /// How long to wait before the owner is watched again after it has ended or refused a watch, or was not reached. Doubled
@@ -146,7 +147,7 @@ async fn mirror_once(sessions: &Arc<Sessions>, session: &SessionId, live: &LiveS
     let address = match sessions.shared.deps.log.holder(session).await {
         Ok(Some(holder)) => holder.announcement.address,
         // The owner may have died before it was reached.
-        Ok(None) if is_unfinished(sessions, session).await => {
+        Ok(None) if sessions.is_unfinished(session).await => {
             return MirrorEnd::OwnerLost { was_updated: false };
         }
         Ok(None) | Err(_) => None,
@@ -157,16 +158,10 @@ async fn mirror_once(sessions: &Arc<Sessions>, session: &SessionId, live: &LiveS
     Feed { sessions, session, live, position: None }.run(updates).await
 }
 
-/// Whether the log has a run of the session that has not ended, or inputs that wait.
-async fn is_unfinished(sessions: &Sessions, session: &SessionId) -> bool {
-    let start = sessions.find_watch_start(session, &WatchFrom::Now).await;
-    start.is_ok_and(|start| start.is_unfinished)
-}
-
 /// After the owner is gone: opens the session if it has work to do and no other process was faster.
 async fn take_over(sessions: &Arc<Sessions>, session: &SessionId) {
     sessions.forget_peer(session).await;
-    if is_unfinished(sessions, session).await {
+    if sessions.is_unfinished(session).await {
         let (sessions, session) = (Arc::clone(sessions), session.clone());
         // Another task, because opening the session ends the mirror. If it fails, the mirror tries again.
         let _ = tokio::spawn(async move { sessions.route(&session).await.map(drop) }).await;
@@ -192,10 +187,14 @@ impl Drop for Feed<'_> {
 impl Feed<'_> {
     async fn run(mut self, mut updates: mpsc::Receiver<PeerUpdate>) -> MirrorEnd {
         let mut was_updated = false;
+        let mut log_head = self.sessions.shared.deps.log.head(self.session);
         loop {
             let update = tokio::select! {
                 update = updates.recv() => update,
                 () = self.live.unwatched() => return MirrorEnd::NotNeeded,
+                () = self.missed_event(&mut log_head), if self.position.is_some() => {
+                    return MirrorEnd::OwnerLost { was_updated };
+                }
             };
             match update {
                 None | Some(PeerUpdate::Closed) => return MirrorEnd::OwnerLost { was_updated },
@@ -212,6 +211,16 @@ impl Feed<'_> {
             }
             was_updated = true;
         }
+    }
+
+    /// Waits until the log has had an event for [`OWNER_WAIT`] that the owner has not reported. The owner is stopped or cut
+    /// off then, and perhaps another process has the session.
+    async fn missed_event(&self, log_head: &mut watch::Receiver<Seq>) {
+        let position = self.position.unwrap_or(Seq::START);
+        if log_head.wait_for(|head| *head > position).await.is_err() {
+            return std::future::pending().await;
+        }
+        sleep(OWNER_WAIT).await;
     }
 
     /// Feeds the events up to `head` from the log.
@@ -250,6 +259,7 @@ impl Feed<'_> {
             | RunEvent::Message(MessageEvent::Started { .. })
             | RunEvent::Step(_)
             | RunEvent::Tool(_)
+            | RunEvent::Question(_)
             | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
             | RunEvent::UsageAdded { .. }

@@ -4,21 +4,28 @@
 mod actor;
 mod agents;
 pub(crate) mod client;
+mod client_policy;
 mod close;
 mod collect;
 mod create;
 mod daily_spend;
 mod delete;
+mod external_run;
 mod handle;
 mod history_loader;
 pub(crate) mod live;
 mod mirror;
 mod open_sessions;
+mod orphans;
 mod peer_watches;
 mod peers;
+mod policy_source;
 mod routing;
 mod run_driver;
+mod state_loader;
 pub(crate) mod text_bytes;
+mod tool_sources;
+mod undo;
 mod watch_start;
 pub(crate) mod watcher;
 
@@ -27,32 +34,48 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
-use parlor_log::{EventLog, LogError, Page, PageRequest, SessionRecord, UsageLine};
-use parlor_tools::{NoSecrets, Redact, Toolbox};
+use parlor_log::{EventLog, LogError, NodeRecord, Page, PageRequest, SessionRecord, UsageLine};
+use parlor_tools::{NoSecrets, Redact, ToolSource, Toolbox};
+use parlor_undo::UndoStore;
 use parlor_vocab::{
-    AgentChoice, AgentId, Clock, FileError, IdSource, Media, MediaId, NamedFile, Seq, SessionId,
-    SessionRefusal, SessionTotals, WatchFrom,
+    AgentChoice, AgentId, Clock, FileError, IdSource, Media, MediaId, NamedFile, NewSession, Question, Seq,
+    SessionEvent, SessionId, SessionRefusal, SessionTotals, WatchFrom,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use self::actor::{PARTIAL_TEXT_BYTES, PARTIAL_TEXT_INTERVAL};
+pub use self::actor::{PARTIAL_TEXT_BYTES, PARTIAL_TEXT_INTERVAL, SNAPSHOT_EVENTS};
 pub use self::agents::Agents;
+pub use self::client_policy::{ClientPolicy, ClientRules};
+pub use self::external_run::{ExternalCall, ExternalRun};
 pub use self::history_loader::CACHED_HISTORY_BYTES;
 use self::mirror::Mirrors;
 pub use self::open_sessions::MAX_OPEN_SESSIONS;
 use self::open_sessions::{Route, SessionRoutes};
+pub use self::orphans::ORPHAN_INTERVAL;
 use self::peer_watches::{PeerWatch, PeerWatches};
 pub use self::peers::{PeerConnection, PeerError, Peers};
+use self::policy_source::PolicySource;
+pub use self::policy_source::ProjectPolicies;
 pub use self::routing::{OWNER_WAIT, PEER_REPLY_WAIT};
+pub use self::run_driver::approval::QUESTION_DETAIL_BYTES;
+pub use self::run_driver::hosts::{MAX_HOST_EVENTS, MAX_HOST_QUESTIONS};
+pub use self::run_driver::tool_calls::{REPORT_BYTES, REPORT_INTERVAL};
+pub use self::tool_sources::SessionToolSource;
+use self::tool_sources::ToolSources;
+pub use self::undo::ChangesError;
 pub(crate) use self::watch_start::WatchStart;
 use crate::media::{MAX_MEDIA_BYTES, MediaStore};
+use crate::policy::PolicySettings;
 use crate::session::{ResolvedChoice, Session};
 use crate::sessions::live::LiveSessions;
 use crate::sessions::watcher::Watcher;
 
 /// How many runs may be active at a time in all sessions of this process.
 pub const MAX_ACTIVE_RUNS: usize = 256;
+
+/// How many events are read at a time to find the pending question of a session.
+const QUESTION_EVENTS: usize = 1024;
 
 /// Reads files from the network. The program provides it where the settings allow that.
 #[async_trait]
@@ -67,7 +90,7 @@ pub struct SessionDeps {
     pub log: Arc<dyn EventLog>,
     /// The configured agents.
     pub agents: Agents,
-    /// The tools that agents may call.
+    /// Parlor's own tools, which the agents of all sessions may call.
     pub tools: Toolbox,
     /// The store for files that are attached to messages.
     pub media: MediaStore,
@@ -110,6 +133,10 @@ struct SessionShared {
     redact: Arc<dyn Redact>,
     /// Parlor's own folders, which tools must not change.
     state_folders: Vec<Arc<Path>>,
+    tool_sources: ToolSources,
+    /// Where the changes of runs are kept; `None` keeps none.
+    undo: Option<UndoStore>,
+    policy: PolicySource,
     live_sessions: LiveSessions,
     /// A permit for each run that may be active.
     run_slots: Arc<Semaphore>,
@@ -139,8 +166,18 @@ impl Sessions {
         let redact = Arc::new(NoSecrets);
         let (deps, live_sessions) = (Arc::new(deps), LiveSessions::default());
         let state_folders = Vec::new();
-        let shared =
-            SessionShared { deps, redact, state_folders, live_sessions, run_slots, starts_queued: true };
+        let (tool_sources, starts_queued) = (ToolSources::default(), true);
+        let shared = SessionShared {
+            deps,
+            redact,
+            state_folders,
+            tool_sources,
+            undo: None,
+            policy: PolicySource::default(),
+            live_sessions,
+            run_slots,
+            starts_queued,
+        };
         let shutting_down = CancellationToken::new();
         let (open_sessions, mirrors) = (SessionRoutes::default(), Mirrors::default());
         let (peer_watches, is_leaving) = (PeerWatches::default(), AtomicBool::new(false));
@@ -191,11 +228,7 @@ impl Sessions {
     pub async fn totals(&self, id: &SessionId) -> Result<SessionTotals, SessionRefusal> {
         match self.route(id).await? {
             Route::Here(session) => session.totals().await,
-            Route::Peer(_) => {
-                let session = self.read(id).await?;
-                let messages = session.history.message_count().unwrap_or_default();
-                Ok(SessionTotals { messages, usage: session.usage() })
-            }
+            Route::Peer(_) => handle::read_totals(&self.shared, id).await,
         }
     }
 
@@ -260,6 +293,11 @@ impl Sessions {
         watch_start::find(&*self.shared.deps.log, id, from).await.map_err(refusal_of)
     }
 
+    /// Whether the log has a run of the session that has not ended, or inputs that wait.
+    async fn is_unfinished(&self, id: &SessionId) -> bool {
+        self.find_watch_start(id, &WatchFrom::Now).await.is_ok_and(|start| start.is_unfinished)
+    }
+
     /// The position before the run that is active at `position`, or `position` itself if none is. A client that wants
     /// the events after `position` must read from there to know the run that they belong to.
     pub async fn start_of_run_at(&self, id: &SessionId, position: Seq) -> Result<Seq, SessionRefusal> {
@@ -269,6 +307,11 @@ impl Sessions {
     /// Changes when an event is appended to a session, and when the session is created.
     pub(crate) fn head(&self, id: &SessionId) -> watch::Receiver<Seq> {
         self.shared.deps.log.head(id)
+    }
+
+    /// Uses other agents for all inputs from now on. Runs go on with the agents that they began with.
+    pub fn replace_agents(&self, agents: &Agents) {
+        self.shared.deps.agents.replace(agents);
     }
 
     /// The ids and display names of the configured agents, the default first.
@@ -305,6 +348,14 @@ impl Sessions {
         self
     }
 
+    /// Puts agents under the policy `settings`, with the rules of `projects`. Without this, agents with a model are under the
+    /// default policy.
+    #[must_use]
+    pub fn with_policy(mut self, settings: PolicySettings, projects: Arc<dyn ProjectPolicies>) -> Self {
+        self.shared.policy = PolicySource::new(settings, projects);
+        self
+    }
+
     /// Keeps tools from changing parlor's own folder `folder`, and from reading the secrets in it. Call it once for each
     /// such folder.
     #[must_use]
@@ -331,9 +382,22 @@ impl Sessions {
         self.shared.deps.log.usage(since).await.map_err(refusal_of)
     }
 
+    /// The nodes that share the log. Empty if it is on one machine.
+    pub async fn nodes(&self) -> Result<Vec<NodeRecord>, SessionRefusal> {
+        self.shared.deps.log.nodes().await.map_err(refusal_of)
+    }
+
     /// The log's summary of a session. Does not open the session.
     pub async fn record(&self, id: &SessionId) -> Result<SessionRecord, SessionRefusal> {
         self.shared.deps.log.session(id).await.map_err(refusal_of)
+    }
+
+    /// The properties that a session was created with. Does not open the session. `None` if it was deleted meanwhile.
+    pub async fn creation(&self, id: &SessionId) -> Result<Option<NewSession>, SessionRefusal> {
+        let first = self.shared.deps.log.read(id, Seq::START, 1).await.map_err(refusal_of)?;
+        Ok(first.into_iter().find_map(|entry| {
+            if let SessionEvent::Created(new_session) = entry.event { Some(new_session) } else { None }
+        }))
     }
 
     /// Whether a run of the session was interrupted by the death of its process. The run is recorded as failed when
@@ -341,6 +405,27 @@ impl Sessions {
     pub async fn is_interrupted(&self, record: &SessionRecord) -> bool {
         record.running.is_some()
             && self.owner(&record.id).await.is_ok_and(|owner| owner == SessionOwner::Nobody)
+            && self.pending_question(record).await.is_ok_and(|question| question.is_none())
+    }
+
+    /// The question that the active run of a session asks. Does not open the session.
+    pub async fn pending_question(&self, record: &SessionRecord) -> Result<Option<Question>, SessionRefusal> {
+        let Some(run) = &record.running else { return Ok(None) };
+        let (log, id) = (&*self.shared.deps.log, &record.id);
+        let start = watch_start::start_of_run_at(log, id, record.head).await.map_err(refusal_of)?;
+        let mut session = Session::before_replay(start);
+        while session.head() < record.head {
+            let entries = log.read(id, session.head(), QUESTION_EVENTS).await.map_err(refusal_of)?;
+            if entries.is_empty() {
+                break;
+            }
+            entries.iter().for_each(|entry| session.apply(entry));
+            session.history.drop_beyond(0);
+        }
+        let pending = session.pending_question().map(|pending| pending.question.clone());
+        // A run that cannot go on after the death of its process does not wait for an answer any more.
+        let is_owned = session.only_waits(run) || self.owner(id).await? != SessionOwner::Nobody;
+        Ok(pending.filter(|_| is_owned))
     }
 
     /// How many inputs were queued when the program that had the session open shut down. They start when the session
@@ -380,9 +465,32 @@ impl Sessions {
         discarded.map_err(|error| SessionRefusal::MediaUnavailable { reason: error.to_string() })
     }
 
-    /// The tools that agents may call.
+    /// Parlor's own tools.
     pub fn tools(&self) -> &Toolbox {
         &self.shared.deps.tools
+    }
+
+    /// Gives the runs of all sessions the tools of `source` too.
+    #[must_use]
+    pub fn with_tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
+        self.shared.tool_sources.add(source);
+        self
+    }
+
+    /// Gives the runs of `session` the tools of `source` too, until the result is dropped. Only runs of this process get
+    /// them.
+    pub fn add_tool_source(&self, session: &SessionId, source: Arc<dyn ToolSource>) -> SessionToolSource {
+        self.shared.tool_sources.add_for(session, source)
+    }
+
+    /// The complete environment of the commands that tools run.
+    pub fn command_environment(&self) -> &[(String, String)] {
+        &self.shared.deps.env
+    }
+
+    /// `text` without the secrets that runs do not show either.
+    pub fn redacted(&self, text: &str) -> String {
+        self.shared.redact.redact(text).into_owned()
     }
 
     /// The contents of stored files, at most `max_bytes` in total. `None` for a file that is missing, is damaged, or
@@ -408,6 +516,7 @@ fn refusal_of(error: LogError) -> SessionRefusal {
     match error {
         LogError::UnknownSession(id) => SessionRefusal::UnknownSession(id),
         LogError::Held { session, by } => routing::held(&session, &by),
+        LogError::OtherWorkspace { session, workspace } => SessionRefusal::NoNode { session, workspace },
         error @ (LogError::Conflict { .. }
         | LogError::NotHeld { .. }
         | LogError::Unreadable { .. }

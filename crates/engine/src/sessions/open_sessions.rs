@@ -36,6 +36,10 @@ impl Route {
         }
     }
 
+    pub(super) fn is_here(&self) -> bool {
+        matches!(self, Self::Here(_))
+    }
+
     fn into_open(self) -> Option<OpenSession> {
         match self {
             Self::Here(session) => session.is_running().then_some(session),

@@ -27,6 +27,13 @@ const OWNER_RETRY: Duration = Duration::from_millis(10);
 /// How often a command is sent to a new owner of its session before it is refused, if [`OWNER_WAIT`] has passed too.
 const MAX_OWNER_CHANGES: usize = 4;
 
+/// How long a command that a lost node may have executed waits for the next owner of its session. A node that was killed
+/// keeps its leases until its last heartbeat is too old, which is 5 s.
+const TAKEOVER_WAIT: Duration = Duration::from_secs(10);
+
+/// How often it looks for the next owner meanwhile.
+const TAKEOVER_RETRY: Duration = Duration::from_millis(100);
+
 /// A command that was sent to the owner of its session.
 pub(crate) struct SubmittedCommand {
     /// The command as it was sent, in case it must be sent to another owner.
@@ -38,6 +45,8 @@ pub(crate) struct SubmittedCommand {
 enum OpenError {
     /// Another process has it open.
     Held(LeaseHolder),
+    /// Nobody has it open, and only nodes of this workspace may open it.
+    OtherWorkspace(String),
     Refused(SessionRefusal),
 }
 
@@ -120,6 +129,13 @@ impl Sessions {
                 }
                 Err(CommandError::OutcomeUnknown) => may_be_executed = true,
                 Err(CommandError::OwnerLost) => {}
+                // It was paused for so long that this process has taken the session over. What it has not recorded before,
+                // it cannot record any more.
+                Err(CommandError::OwnerSilent { was_sent })
+                    if is_repeatable(&submitted.command) && self.open_sessions.get(id).await.is_some() =>
+                {
+                    may_be_executed |= was_sent;
+                }
                 // It has the session still, so no other process can execute the command.
                 Err(CommandError::OwnerSilent { was_sent }) => {
                     return Err(self.owner_silent(id, was_sent || may_be_executed).await);
@@ -138,7 +154,19 @@ impl Sessions {
                 sleep(OWNER_RETRY).await;
             }
             owner_changes += 1;
-            submitted = self.submit(id, submitted.command).await.map_err(refused)?;
+            let takeover_deadline = Instant::now() + TAKEOVER_WAIT;
+            submitted = loop {
+                match self.submit(id, submitted.command.clone()).await {
+                    Ok(submitted) => break submitted,
+                    // Only the next owner can tell whether the lost one executed the command.
+                    Err(SessionRefusal::SessionHeld { .. })
+                        if may_be_executed && Instant::now() < takeover_deadline =>
+                    {
+                        sleep(TAKEOVER_RETRY).await;
+                    }
+                    Err(refusal) => return Err(refused(refusal)),
+                }
+            };
         }
     }
 
@@ -183,24 +211,54 @@ impl Sessions {
                 Ok(session) => return Ok(Route::Here(session)),
                 Err(OpenError::Refused(refusal)) => return Err(refusal),
                 Err(OpenError::Held(holder)) => holder,
+                Err(OpenError::OtherWorkspace(workspace)) => {
+                    let connection = self.connect_to_workspace(id, workspace).await?;
+                    slot.set_route(Route::Peer(Arc::clone(&connection)));
+                    return Ok(Route::Peer(connection));
+                }
             };
             match self.owner_connection(&holder).await {
-                Some(connection) => {
+                Ok(connection) => {
                     slot.set_route(Route::Peer(Arc::clone(&connection)));
                     return Ok(Route::Peer(connection));
                 }
                 // An owner that is ending closes its door first and releases the session then. One without an address may
                 // have the session for a moment, like the command that renames it.
-                None if self.peers.is_some() && Instant::now() < deadline => sleep(OWNER_RETRY).await,
-                None => return Err(held(id, &holder)),
+                Err(_) if self.peers.is_some() && Instant::now() < deadline => sleep(OWNER_RETRY).await,
+                Err(reason) => return Err(held_because(id, &holder, reason)),
             }
         }
     }
 
-    /// The connection to the process that has a session open. `None` if it has no address or cannot be reached.
-    pub(super) async fn owner_connection(&self, holder: &LeaseHolder) -> Option<Arc<dyn PeerConnection>> {
-        let (peers, address) = self.peers.as_ref().zip(holder.announcement.address.as_deref())?;
-        peers.connect(address).await.ok()
+    /// The connection to the process that has a session open. Fails if it has no address, or with the reason why it cannot
+    /// be reached.
+    pub(super) async fn owner_connection(
+        &self,
+        holder: &LeaseHolder,
+    ) -> Result<Arc<dyn PeerConnection>, Option<String>> {
+        let peer = self.peers.as_ref().zip(holder.announcement.address.as_deref());
+        let (peers, address) = peer.ok_or(None)?;
+        peers.connect(address).await.map_err(Some)
+    }
+
+    /// The connection to a node that may open a session of `workspace`: the one with the fewest runs that can be reached. It
+    /// opens the session when the first command arrives.
+    async fn connect_to_workspace(
+        &self,
+        id: &SessionId,
+        workspace: String,
+    ) -> Result<Arc<dyn PeerConnection>, SessionRefusal> {
+        if let Some(peers) = &self.peers {
+            let mut nodes = self.shared.deps.log.nodes().await.map_err(refusal_of)?;
+            nodes.retain(|node| node.is_alive && node.workspace.as_ref() == Some(&workspace));
+            nodes.sort_by_key(|node| (node.runs, node.sessions));
+            for address in nodes.into_iter().filter_map(|node| node.announcement.address) {
+                if let Ok(connection) = peers.connect(&address).await {
+                    return Ok(connection);
+                }
+            }
+        }
+        Err(SessionRefusal::NoNode { session: id.clone(), workspace })
     }
 
     /// Opens the session in this process.
@@ -213,6 +271,9 @@ impl Sessions {
         let lease = match log.acquire(id).await {
             Ok(lease) => lease,
             Err(LogError::Held { by, .. }) => return Err(OpenError::Held(by)),
+            Err(LogError::OtherWorkspace { workspace, .. }) => {
+                return Err(OpenError::OtherWorkspace(workspace));
+            }
             Err(error) => return Err(refusal_of(error).into()),
         };
         self.mirrors.stop(id).await;
@@ -239,14 +300,16 @@ impl Sessions {
             | SessionCommand::ClearHistory
             | SessionCommand::Compact { .. }
             | SessionCommand::Rename { .. }
-            | SessionCommand::ChooseAgent(_) => {}
+            | SessionCommand::ChooseAgent(_)
+            | SessionCommand::ChooseMode(_)
+            | SessionCommand::AnswerQuestion { .. } => {}
         }
     }
 
     /// Ends the run that a client of this process began in a session, if another process has the session open.
     pub(super) async fn stop_at_peer(&self, id: &SessionId, run: &RunId) {
         let Ok(Some(holder)) = self.shared.deps.log.holder(id).await else { return };
-        let Some(owner) = self.owner_connection(&holder).await else { return };
+        let Ok(owner) = self.owner_connection(&holder).await else { return };
         // If it is not in the queue, it is active or has ended.
         let unqueued = owner.submit(id, &SessionCommand::Unqueue(run.clone()));
         let stopped = owner.submit(id, &SessionCommand::Stop { run: Some(run.clone()), reason: None });
@@ -267,6 +330,7 @@ impl OpenError {
     fn into_refusal(self, session: &SessionId) -> SessionRefusal {
         match self {
             Self::Held(holder) => held(session, &holder),
+            Self::OtherWorkspace(workspace) => SessionRefusal::NoNode { session: session.clone(), workspace },
             Self::Refused(refusal) => refusal,
         }
     }
@@ -281,6 +345,13 @@ impl From<SessionRefusal> for OpenError {
 /// The refusal for a session that another process has open, and that this process cannot reach there.
 pub(super) fn held(session: &SessionId, holder: &LeaseHolder) -> SessionRefusal {
     SessionRefusal::SessionHeld { session: session.clone(), holder: with_version(holder) }
+}
+
+/// Like [`held`], with the reason why another node cannot be reached. On one machine the process id says enough.
+fn held_because(session: &SessionId, holder: &LeaseHolder, reason: Option<String>) -> SessionRefusal {
+    let reason = reason.filter(|_| holder.node.is_some()).map(|reason| format!(" ({reason})"));
+    let holder = format!("{}{}", with_version(holder), reason.unwrap_or_default());
+    SessionRefusal::SessionHeld { session: session.clone(), holder }
 }
 
 /// The refusal for a request that another process got and did not reply to.
@@ -298,7 +369,12 @@ fn is_repeatable(command: &SessionCommand) -> bool {
     match command {
         SessionCommand::Send { input, .. } => input.key.is_some(),
         SessionCommand::Stop { run, .. } => run.is_some(),
-        SessionCommand::Unqueue(_) | SessionCommand::Rename { .. } | SessionCommand::ChooseAgent(_) => true,
+        // The second answer to a question is refused, and the refusal tells what the first one was.
+        SessionCommand::AnswerQuestion { .. }
+        | SessionCommand::Unqueue(_)
+        | SessionCommand::Rename { .. }
+        | SessionCommand::ChooseAgent(_)
+        | SessionCommand::ChooseMode(_) => true,
         // They would also drop what came after the first time, or summarize twice.
         SessionCommand::ClearQueue | SessionCommand::ClearHistory | SessionCommand::Compact { .. } => false,
     }

@@ -1,9 +1,15 @@
 //! Drives one run: it gives the agent its [`AgentContext`], and records and shows what the agent does.
 
+pub(crate) mod approval;
 mod call_inputs;
-mod tool_calls;
+pub(crate) mod hosts;
+mod project_trust;
+mod resume;
+mod run_handle;
+mod subagent;
+pub(crate) mod tool_calls;
+mod wider_rights;
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,72 +17,35 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parlor_log::LogError;
-use parlor_model::provider::ToolSpec;
 use parlor_model::{
-    Agent, AgentContext, SpentSoFar, SubagentResult, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError,
+    Agent, AgentContext, AvailableTools, SpentSoFar, SubagentResult, ToolCall, ToolCallOutput, ToolResult,
+    Turn, TurnError,
 };
 use parlor_tools::{Redact, StreamRedactor, ToolContext, catch_panic, clean, clean_long};
 use parlor_vocab::{
-    AgentId, Failure, FailureCode, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent,
-    StepId, StopCause, StreamKind, SubagentEvent, Timestamp, Usage, UserInput,
+    AgentId, Failure, FailureCode, Media, MessageEvent, MessageId, RunEvent, RunId, StepEvent, StepId,
+    StopCause, StreamKind, SubagentEvent, Timestamp, Usage, UserInput,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+use self::approval::AnswerWaits;
 use self::call_inputs::{CallInputs, InputPiece};
+pub(super) use self::hosts::{HostRules, RunHosts};
+pub(super) use self::resume::ResumedRun;
+pub(super) use self::run_handle::RunHandle;
+use self::run_handle::Shared;
 use super::SessionDeps;
 use super::daily_spend::spent_today;
 use super::handle::ActorMessage;
 use super::history_loader::HistorySource;
+use super::policy_source::RunRules;
+use super::tool_sources::RunTools;
+use super::undo::{background, record_changes};
 use crate::redact::{clean_events, clean_excerpt, clean_failure};
 use crate::session::{FinishedRun, RunOutcome};
 use crate::sessions::live::LiveSession;
 use crate::step_titles::writing_step;
-
-/// How many steering texts may wait until the agent takes them.
-const MAX_STEERING: usize = 64;
-
-/// The actor's handle of a run driver.
-pub(super) struct RunHandle {
-    cancel: CancellationToken,
-    shared: Arc<Shared>,
-}
-
-/// What a [`RunDriver`] and its [`RunHandle`] share.
-#[derive(Default)]
-struct Shared {
-    steering: Mutex<VecDeque<String>>,
-    stop_cause: Mutex<Option<StopCause>>,
-}
-
-impl RunHandle {
-    /// The handle of a run that fails before it has a driver. It keeps a stop that comes meanwhile.
-    pub(super) fn without_driver() -> Self {
-        Self { cancel: CancellationToken::new(), shared: Arc::default() }
-    }
-
-    /// Passes text of the user to the running agent. Beyond [`MAX_STEERING`] texts the oldest is dropped; the log
-    /// holds it all the same.
-    pub(super) fn steer(&self, text: String) {
-        let mut steering = self.shared.steering.lock().unwrap_or_else(PoisonError::into_inner);
-        steering.push_back(text);
-        if steering.len() > MAX_STEERING {
-            steering.pop_front();
-        }
-    }
-
-    /// Who or what stopped the run, if it was stopped.
-    pub(super) fn stop_cause(&self) -> Option<StopCause> {
-        self.shared.stop_cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Stops the run. A later cause replaces an earlier one.
-    pub(super) fn cancel(&self, cause: StopCause) {
-        *self.shared.stop_cause.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
-        self.cancel.cancel();
-    }
-}
 
 /// Drives one run.
 pub(super) struct RunDriver {
@@ -86,6 +55,11 @@ pub(super) struct RunDriver {
     live: Arc<LiveSession>,
     redact: Arc<dyn Redact>,
     context: ToolContext,
+    tools: Arc<RunTools>,
+    /// The policy; `None` if the agent is not under it.
+    rules: Option<Arc<RunRules>>,
+    /// How long the run has waited for answers to its questions.
+    waits: Mutex<AnswerWaits>,
     shared: Arc<Shared>,
     started_at: Timestamp,
     /// The open step for reasoning and messages, with its start time.
@@ -116,6 +90,7 @@ impl RunDriver {
         live: Arc<LiveSession>,
         redact: &Arc<dyn Redact>,
         context: &ToolContext,
+        tools: Arc<RunTools>,
     ) -> (Self, RunHandle) {
         let shared = Arc::new(Shared::default());
         let cancel = context.cancel.child_token();
@@ -129,6 +104,9 @@ impl RunDriver {
             live,
             redact: Arc::clone(redact),
             context,
+            tools,
+            rules: None,
+            waits: Mutex::default(),
             shared,
             started_at,
             step: None,
@@ -144,6 +122,11 @@ impl RunDriver {
         (driver, handle)
     }
 
+    /// The same driver, under the policy `rules`.
+    pub(super) fn with_rules(self, rules: Option<Arc<RunRules>>) -> Self {
+        Self { rules, ..self }
+    }
+
     /// Runs the agent to its end and reports the end to the actor. `history` gives what happened before the run;
     /// `notice` is reported before the agent answers.
     pub(super) async fn run(
@@ -157,6 +140,11 @@ impl RunDriver {
             Ok(history) => self.run_agent(&*agent, &Turn { history, ..turn }, notice.as_deref()).await,
             Err(error) => Err(TurnError::Failed(log_failure(&error))),
         };
+        self.report_end(result).await;
+    }
+
+    /// Reports the end of the run to the actor.
+    async fn report_end(mut self, result: Result<(), TurnError>) {
         let outcome = match result {
             Ok(()) => RunOutcome::Completed,
             Err(TurnError::Failed(failure)) => RunOutcome::Failed(clean_failure(&*self.redact, failure)),
@@ -164,6 +152,8 @@ impl RunDriver {
             Err(TurnError::Stopped) => RunOutcome::Stopped(StopCause::Client { reason: String::new() }),
         };
         let finished = self.finish(outcome).await;
+        let beside = background(&self.context.background);
+        record_changes(&self.context.changes, move |changes| changes.finish(beside)).await;
         let (actor, live) = (self.actor.clone(), Arc::clone(&self.live));
         let streams = [
             finished.open_message.as_ref().map(|(message, _)| StreamKind::Message(message.clone())),
@@ -400,13 +390,12 @@ impl AgentContext for RunDriver {
         Ok(results.into_iter().map(|result| result.map(tool_calls::call_output)).collect())
     }
 
-    fn tools(&self) -> Vec<ToolSpec> {
-        let spec = |tool: &Arc<dyn parlor_tools::Tool>| ToolSpec {
-            name: tool.name().to_owned(),
-            description: tool.description().to_owned(),
-            schema: tool.schema().to_string(),
-        };
-        self.deps.tools.iter().map(spec).collect()
+    async fn tools(&mut self) -> Result<AvailableTools, TurnError> {
+        self.available_tools().await
+    }
+
+    async fn trusts_project(&mut self, files: &[PathBuf]) -> Result<bool, TurnError> {
+        self.is_project_trusted(files).await
     }
 
     async fn delegate(
@@ -436,25 +425,30 @@ impl AgentContext for RunDriver {
             message: MessageId::generate(self.deps.ids.next()),
         };
         self.record_for(&child, vec![started]).await?;
-        let (mut driver, _handle) = Self::new(
+        let (driver, _handle) = Self::new(
             child.clone(),
             Arc::clone(&self.deps),
             self.actor.clone(),
             Arc::clone(&self.live),
             &self.redact,
             &self.context,
+            Arc::clone(&self.tools),
         );
+        let mut driver = driver.with_rules(self.rules.clone());
         let turn = Turn {
             run: child.clone(),
             input,
             message: None,
             history: Vec::new(),
+            resumed: Vec::new(),
             system: None,
             model: None,
             reasoning: None,
             folder: self.context.folder.clone(),
         };
         let ended = driver.run_agent(agent, &turn, None).await;
+        let waited = driver.take_waited();
+        self.waits.get_mut().unwrap_or_else(PoisonError::into_inner).add(waited);
         let result = driver.end_subagent_run(ended, started_at).await?;
         let duration_ms = self.since(started_at);
         self.record(vec![RunEvent::Subagent(SubagentEvent::Done {
@@ -534,6 +528,10 @@ impl AgentContext for RunDriver {
         Ok(granted.unwrap_or(false).then_some(path))
     }
 
+    fn take_waited(&mut self) -> Duration {
+        self.waits.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     fn stopped(&self) -> BoxFuture<'static, ()> {
         Box::pin(self.context.cancel.clone().cancelled_owned())
     }
@@ -547,31 +545,6 @@ impl AgentContext for RunDriver {
 
     fn take_steering(&mut self) -> Vec<String> {
         self.shared.steering.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
-    }
-}
-
-impl RunDriver {
-    /// Ends a subagent's run, and returns its result for the run that delegated to it.
-    async fn end_subagent_run(
-        &mut self,
-        ended: Result<(), TurnError>,
-        started_at: Timestamp,
-    ) -> Result<SubagentResult, TurnError> {
-        let duration_ms = self.since(started_at);
-        let failure = match ended {
-            Ok(()) => {
-                self.end_step().await?;
-                None
-            }
-            Err(TurnError::Failed(failure)) => Some(failure),
-            Err(TurnError::Stopped) => return Err(TurnError::Stopped),
-        };
-        let ending = match &failure {
-            None => RunEnding::Completed { message: self.last_message.clone() },
-            Some(failure) => RunEnding::Failed(failure.clone()),
-        };
-        self.record(vec![RunEvent::Ended { ending, duration_ms }]).await?;
-        Ok(failure.map_or_else(|| Ok(self.last_text.clone()), Err))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The size of the texts in an event.
 
 use parlor_vocab::{
-    MessageEvent, NewSession, RunEnding, RunEvent, SessionEvent, StepEvent, SubagentEvent, ToolEvent,
-    UserInput,
+    MessageEvent, NewSession, QuestionEvent, RunEnding, RunEvent, SessionEvent, StepEvent, SubagentEvent,
+    ToolEvent, UserInput,
 };
 
 /// The bytes of all texts in `event` that can be long. Ids and names are not counted.
@@ -14,7 +14,10 @@ pub fn text_bytes(event: &SessionEvent) -> usize {
         SessionEvent::Compacted { summary: message, .. } | SessionEvent::MessageAdded(message) => {
             message.text.len()
         }
-        SessionEvent::AgentChosen(_) | SessionEvent::Unqueued { .. } | SessionEvent::Cleared => 0,
+        SessionEvent::AgentChosen(_)
+        | SessionEvent::ModeChosen { .. }
+        | SessionEvent::Unqueued { .. }
+        | SessionEvent::Cleared => 0,
         SessionEvent::Run { event, .. } => run_bytes(event),
     }
 }
@@ -32,6 +35,7 @@ fn run_bytes(event: &RunEvent) -> usize {
         | RunEvent::Tool(ToolEvent::Completed { output: text, .. })
         | RunEvent::Subagent(SubagentEvent::Started { task: text, .. })
         | RunEvent::Subagent(SubagentEvent::Updated { status: text, .. }) => text.len(),
+        RunEvent::Question(QuestionEvent::Asked(question)) => question.title.len() + question.detail.len(),
         RunEvent::Step(StepEvent::Failed { failure, .. })
         | RunEvent::Tool(ToolEvent::Failed { failure, .. })
         | RunEvent::ErrorRaised { failure, .. }
@@ -39,6 +43,7 @@ fn run_bytes(event: &RunEvent) -> usize {
         | RunEvent::Ended { ending: RunEnding::Failed(failure), .. } => failure.message.len(),
         RunEvent::Subagent(SubagentEvent::Done { result: Ok(text), .. }) => text.len(),
         RunEvent::Message(MessageEvent::Started { .. })
+        | RunEvent::Question(QuestionEvent::Settled { .. })
         | RunEvent::UsageAdded { .. }
         | RunEvent::Ended { ending: RunEnding::Completed { .. } | RunEnding::Stopped { .. }, .. } => 0,
     }

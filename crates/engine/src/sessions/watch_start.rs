@@ -3,7 +3,7 @@
 use parlor_log::{EventLog, LogError, SessionRecord};
 use parlor_vocab::{RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId, StopCause, WatchFrom};
 
-use crate::session::Session;
+use super::state_loader::load_state;
 
 /// How many events are searched first for the start of a run. Each further attempt searches twice as many.
 const FIRST_SEARCH_EVENTS: u64 = 64;
@@ -54,15 +54,8 @@ pub(super) async fn left_inputs(log: &dyn EventLog, record: &SessionRecord) -> R
     if !was_shut_down(log, record).await? {
         return Ok(0);
     }
-    let mut session = Session::default();
-    loop {
-        let entries = log.read(&record.id, session.head(), READ_EVENTS).await?;
-        if entries.is_empty() {
-            return Ok(session.queue().len());
-        }
-        entries.iter().for_each(|entry| session.apply(entry));
-        session.history.drop_beyond(0);
-    }
+    let loaded = load_state(log, &record.id, |history| history.drop_beyond(0)).await?;
+    Ok(loaded.session.queue().len())
 }
 
 /// Whether the last event of a session is the end of a run that a shutdown stopped.

@@ -266,8 +266,7 @@ impl Watcher {
         Some(SessionUpdate::Delta { run, stream, text })
     }
 
-    /// Queues an event, after the rest of the live text that it completes. `tail` is the last part of a text that the
-    /// event does not hold.
+    /// Queues an event, after the rest of the live text that it completes. `tail` ends a text that it does not hold.
     fn on_entry(&mut self, entry: Arc<Entry>, tail: Option<&Tail>) {
         if let SessionEvent::Run { run, event, .. } = &entry.event {
             match event {
@@ -315,6 +314,7 @@ impl Watcher {
                 | RunEvent::Steered { .. }
                 | RunEvent::Step(StepEvent::Updated { .. })
                 | RunEvent::Tool(ToolEvent::Progressed { .. })
+                | RunEvent::Question(_)
                 | RunEvent::Subagent(_)
                 | RunEvent::ErrorRaised { .. }
                 | RunEvent::UsageAdded { .. } => {}

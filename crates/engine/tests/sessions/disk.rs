@@ -1,14 +1,14 @@
-//! Tests with a log that cannot be written for a while, or that reads one session slowly.
+//! Tests with a log that cannot be written for a while, or that reads one session slowly. It counts the events that are read.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use parlor_engine::Sessions;
 use parlor_log::{
     Erased, EventLog, Lease, LeaseHolder, LogError, MemoryLog, Page, PageRequest, PartialMessage,
-    PartialText, Reclaimed, SessionRecord, SystemClock, UsageLine,
+    PartialText, Reclaimed, SessionRecord, SessionSnapshot, SystemClock, UsageLine,
 };
 use parlor_model::{Agent, AgentContext, LocalAgent, Turn, TurnError};
 use parlor_vocab::{
@@ -19,9 +19,13 @@ use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::common::{TestSession, deps, new_session, send_command};
 
-/// A log in memory that can simulate a full disk and a slow read.
-struct Disk {
+/// A log in memory that can simulate a full disk, a slow read and lost snapshots, and that counts the events that are read.
+pub(crate) struct Disk {
     log: MemoryLog,
+    /// How many events were read.
+    pub(crate) events_read: AtomicUsize,
+    /// Whether snapshots cannot be kept, and those that were kept are not found.
+    pub(crate) loses_snapshots: AtomicBool,
     is_full: AtomicBool,
     /// Reads of this session wait for a permit.
     slow: Mutex<Option<SessionId>>,
@@ -31,9 +35,11 @@ struct Disk {
 }
 
 impl Disk {
-    fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             log: MemoryLog::new(Arc::new(SystemClock)),
+            events_read: AtomicUsize::new(0),
+            loses_snapshots: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             slow: Mutex::default(),
             slow_reads: watch::channel(0).0,
@@ -41,7 +47,7 @@ impl Disk {
         })
     }
 
-    fn sessions(self: &Arc<Self>) -> Sessions {
+    pub(crate) fn sessions(self: &Arc<Self>) -> Sessions {
         self.sessions_with(Arc::new(LocalAgent::default()))
     }
 
@@ -73,12 +79,28 @@ impl EventLog for Disk {
         self.log.partial_message(of).await
     }
 
+    async fn keep_snapshot(&self, lease: &Lease, snapshot: &SessionSnapshot) -> Result<(), LogError> {
+        if self.is_full.load(Ordering::Relaxed) || self.loses_snapshots.load(Ordering::Relaxed) {
+            return Err(LogError::Busy);
+        }
+        self.log.keep_snapshot(lease, snapshot).await
+    }
+
+    async fn snapshot(&self, of: &SessionId) -> Result<Option<SessionSnapshot>, LogError> {
+        match self.loses_snapshots.load(Ordering::Relaxed) {
+            true => Ok(None),
+            false => self.log.snapshot(of).await,
+        }
+    }
+
     async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
         if self.slow.lock().unwrap().as_ref() == Some(of) {
             self.slow_reads.send_modify(|slow_reads| *slow_reads += 1);
             let _permit = self.permits.acquire().await;
         }
-        self.log.read(of, after, max).await
+        let entries = self.log.read(of, after, max).await?;
+        self.events_read.fetch_add(entries.len(), Ordering::Relaxed);
+        Ok(entries)
     }
 
     async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {

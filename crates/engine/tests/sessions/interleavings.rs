@@ -319,6 +319,7 @@ fn count(log: &[Entry]) -> Counts {
             RunEvent::Message(_)
             | RunEvent::Step(_)
             | RunEvent::Tool(_)
+            | RunEvent::Question(_)
             | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
             | RunEvent::UsageAdded { .. } => {}

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
+mod answers;
 mod client;
 mod common;
 mod disk;
@@ -11,7 +12,10 @@ mod interleavings;
 mod limits;
 mod partial_text;
 mod peers;
+mod questions;
 mod registry;
+mod snapshots;
 mod stopped_tools;
 mod takeover;
+mod tool_sources;
 mod watch_from;

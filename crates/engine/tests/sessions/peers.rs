@@ -101,7 +101,7 @@ impl PeerConnection for InMemoryConnection {
         command: &SessionCommand,
     ) -> BoxFuture<'static, Result<SessionReply, PeerError>> {
         let (reply, answer) = oneshot::channel();
-        let request = PeerRequest::Session(session.clone(), command.clone());
+        let request = PeerRequest::Session(session.clone(), Box::new(command.clone()));
         let _ = self.requests.try_send(Asked::Request(request, reply));
         async {
             match answer.await.map_err(|_| PeerError::Lost)?.map_err(PeerError::Refused)? {

@@ -45,8 +45,9 @@ impl Backend for PeerClient {
     /// Must be called within a tokio runtime.
     fn submit(&mut self, ticket: Ticket, request: PeerRequest) -> Option<Answer<PeerReply, SessionRefusal>> {
         match &request {
-            PeerRequest::Session(session, SessionCommand::Send { .. })
-                if self.sent_to.len() < MAX_PEER_WATCHED =>
+            PeerRequest::Session(session, command)
+                if matches!(**command, SessionCommand::Send { .. })
+                    && self.sent_to.len() < MAX_PEER_WATCHED =>
             {
                 let uses = &self.client.sessions.peer_watches;
                 self.sent_to.entry(session.clone()).or_insert_with(|| uses.count_use(session));
@@ -57,7 +58,7 @@ impl Backend for PeerClient {
             PeerRequest::Session(..) | PeerRequest::Watch(_) => {}
         }
         let request = match request {
-            PeerRequest::Session(session, command) => RegistryRequest::Session(session, command),
+            PeerRequest::Session(session, command) => RegistryRequest::Session(session, *command),
             PeerRequest::Delete(session) => RegistryRequest::Delete(session),
             PeerRequest::Watch(session) => RegistryRequest::Watch { session, after: WatchFrom::Now },
             PeerRequest::Unwatch(session) => RegistryRequest::Unwatch(session),

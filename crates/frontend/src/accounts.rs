@@ -43,6 +43,9 @@ pub trait Accounts: Send + Sync {
     /// Deletes a login. Returns whether there was one.
     async fn log_out(&self, provider: &str) -> Result<bool, String>;
 
+    /// Makes sure that no event and no log shows these secrets, which a client brought.
+    fn hide(&self, secrets: &[SecretText]);
+
     /// Deletes the preferences, all keys and all logins.
     async fn forget_all(&self) -> Result<(), String>;
 }
@@ -56,6 +59,8 @@ pub struct LoginOptions {
     pub method: LoginMethod,
     /// The client's name, which is passed to the provider, if any.
     pub originator: Option<String>,
+    /// Whether to open the provider's page in a browser of this machine.
+    pub opens_browser: bool,
 }
 
 /// Reports the steps of a login.

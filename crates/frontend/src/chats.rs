@@ -127,6 +127,7 @@ impl Beginning {
                     break;
                 }
                 SessionEvent::AgentChosen(_)
+                | SessionEvent::ModeChosen { .. }
                 | SessionEvent::Queued(_)
                 | SessionEvent::Unqueued { .. }
                 | SessionEvent::Cleared

@@ -9,7 +9,10 @@
 
 mod accounts;
 mod chats;
+mod session_list;
+mod session_servers;
 mod skills;
+mod tool_client;
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -25,8 +28,15 @@ use parlor_vocab::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use self::session_servers::{SessionServers, secrets};
+
 pub use accounts::{Accounts, LoginOptions, LoginProgressSender};
+pub use session_servers::{CLIENT_MCP_WAIT, MAX_CLIENT_MCP_SERVERS};
 pub use skills::{SkillFolders, find_skills};
+pub use tool_client::{
+    ClientTools, LEAVE_WAIT, MAX_CLIENT_CALLS, MAX_JOBS, PROGRESS_TEXT_BYTES, RUN_TEXT_BYTES,
+    ToolClientBackend,
+};
 
 /// How many requests about sessions may wait until the [`SessionClient`] has room for them.
 pub const MAX_WAITING_REQUESTS: usize = 1024;
@@ -56,6 +66,7 @@ pub struct FrontendBackend {
     /// `None` once the connection closes.
     updates_sender: Option<mpsc::Sender<Box<FrontendUpdate>>>,
     updates: mpsc::Receiver<Box<FrontendUpdate>>,
+    servers: SessionServers,
     /// The token that cancels all logins to a provider. Each running login has a clone.
     logins: HashMap<String, Arc<CancellationToken>>,
     /// Cancelled when the connection closes.
@@ -80,6 +91,7 @@ impl FrontendBackend {
             background_requests: 0,
             updates_sender: Some(updates_sender),
             updates,
+            servers: SessionServers::default(),
             logins: HashMap::new(),
             closing: CancellationToken::new(),
             is_client_finished: false,
@@ -134,11 +146,12 @@ impl FrontendBackend {
         };
         let (sessions, accounts) = (Arc::clone(&self.sessions), Arc::clone(&self.accounts));
         let job: Pin<Box<dyn Future<Output = FrontendReply> + Send>> =
-            if let FrontendRequest::Login { provider, method, originator } = request {
+            if let FrontendRequest::Login { provider, method, originator, opens_browser } = request {
                 self.logins.retain(|_, token| Arc::strong_count(token) > 1);
                 // Logins to the same provider share a token, so they are cancelled together.
                 let token = Arc::clone(self.logins.entry(provider.clone()).or_default());
-                let (options, updates) = (LoginOptions { provider, method, originator }, updates.clone());
+                let (options, updates) =
+                    (LoginOptions { provider, method, originator, opens_browser }, updates.clone());
                 let closing = self.closing.clone();
                 Box::pin(async move {
                     let login = log_in(&*accounts, options, updates);
@@ -147,6 +160,15 @@ impl FrontendBackend {
                         () = token.cancelled() => FrontendReply::LoggedIn(Err(LoginFailure::Cancelled)),
                         () = closing.cancelled() => FrontendReply::LoggedIn(Err(LoginFailure::Cancelled)),
                     }
+                })
+            } else if let FrontendRequest::UseMcpServers { session, folder, servers } = request {
+                let secrets: Vec<_> = servers.iter().flat_map(secrets).collect();
+                let starting = self.servers.replace(&sessions, session, &folder, servers);
+                let closing = self.closing.clone();
+                Box::pin(async move {
+                    accounts.hide(&secrets);
+                    let started = closing.run_until_cancelled(starting.start(&sessions)).await;
+                    FrontendReply::McpServers(started.unwrap_or_default())
                 })
             } else {
                 Box::pin(async move { run_request(&sessions, &*accounts, request).await })
@@ -171,6 +193,9 @@ impl Backend for FrontendBackend {
         let FrontendRequest::Registry(request) = request else {
             return self.start_in_background(ticket, request);
         };
+        if let RegistryRequest::Release(session) | RegistryRequest::Delete(session) = &request {
+            self.servers.remove(session);
+        }
         if self.submitted < MAX_REQUESTS {
             return self.submit_to_client(ticket, request);
         }
@@ -218,6 +243,7 @@ impl Backend for FrontendBackend {
     /// close.
     fn begin_close(&mut self) {
         self.closing.cancel();
+        self.servers.clear();
         self.updates_sender = None;
         self.client.begin_close();
         for (ticket, _) in std::mem::take(&mut self.waiting) {
@@ -272,6 +298,17 @@ async fn run_request(
             Ok(found) => FrontendReply::Chat(found.map(Box::new)),
             Err(refusal) => FrontendReply::Failed(refusal.to_string()),
         },
+        FrontendRequest::ListSessions { folder, after, limit } => {
+            match session_list::page(sessions, folder.as_deref(), after.as_deref(), limit).await {
+                Ok(reply) => reply,
+                Err(refusal) => FrontendReply::Failed(refusal.to_string()),
+            }
+        }
+        FrontendRequest::DescribeSession(id) => match session_list::describe(sessions, &id).await {
+            Ok(session) => FrontendReply::Description(session.map(Box::new)),
+            Err(refusal) => FrontendReply::Failed(refusal.to_string()),
+        },
+        FrontendRequest::CheckFolder(path) => done(session_list::check_folder(path).await),
         FrontendRequest::ReadFiles { paths, max_bytes } => {
             FrontendReply::Files(read_files(paths, max_bytes, SymlinkPolicy::Follow).await)
         }
@@ -289,7 +326,10 @@ async fn run_request(
             Err(message) => FrontendReply::Failed(message),
         },
         FrontendRequest::ForgetAll => done(accounts.forget_all().await),
-        FrontendRequest::Registry(_) | FrontendRequest::Login { .. } | FrontendRequest::CancelLogin(_) => {
+        FrontendRequest::Registry(_)
+        | FrontendRequest::Login { .. }
+        | FrontendRequest::UseMcpServers { .. }
+        | FrontendRequest::CancelLogin(_) => {
             FrontendReply::Failed("this request is not a background request".to_owned())
         }
     }

@@ -11,16 +11,16 @@ use parlor_engine::media::MediaStore;
 use parlor_engine::{Agents, MAX_REQUESTS, OnDisconnect, SessionDeps, Sessions};
 use parlor_frontend::{
     Accounts, FrontendBackend, LoginOptions, LoginProgressSender, MAX_BACKGROUND_REQUESTS,
-    MAX_WAITING_REQUESTS,
+    MAX_CLIENT_MCP_SERVERS, MAX_WAITING_REQUESTS,
 };
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
 use parlor_model::LocalAgent;
 use parlor_tools::{ShellTool, Toolbox};
 use parlor_vocab::{
-    AgentChoice, AgentId, Backend, ChatSelector, CompletedLogin, Credentials, FrontendEvent, FrontendReply,
-    FrontendRequest, LoginFailure, LoginMethod, LoginStep, ModelLists, ModelOption, NewSession, Preferences,
-    RegistryRequest, SecretText, SessionId, SessionRefusal, ShutdownSignal, SkillList, Ticket, Update,
-    UpdateOf,
+    AgentChoice, AgentId, Backend, ChatSelector, ClientMcpServer, ClientMcpTransport, CompletedLogin,
+    Credentials, FrontendEvent, FrontendReply, FrontendRequest, LoginFailure, LoginMethod, LoginStep,
+    ModelLists, ModelOption, NewSession, Preferences, RegistryRequest, SecretText, SessionId, SessionRefusal,
+    ShutdownSignal, SkillList, Ticket, Update, UpdateOf,
 };
 
 /// How long a test waits for an expected update before it fails.
@@ -60,6 +60,7 @@ impl Accounts for TestAccounts {
     async fn log_out(&self, _provider: &str) -> Result<bool, String> {
         Ok(false)
     }
+    fn hide(&self, _: &[SecretText]) {}
     async fn forget_all(&self) -> Result<(), String> {
         Ok(())
     }
@@ -87,7 +88,12 @@ async fn next(frontend: &mut FrontendBackend) -> Option<UpdateOf<FrontendBackend
 }
 
 fn log_in() -> FrontendRequest {
-    FrontendRequest::Login { provider: "p".to_owned(), method: LoginMethod::Auto, originator: None }
+    FrontendRequest::Login {
+        provider: "p".to_owned(),
+        method: LoginMethod::Auto,
+        originator: None,
+        opens_browser: false,
+    }
 }
 
 fn get_overview() -> FrontendRequest {
@@ -190,4 +196,32 @@ async fn a_session_without_messages_is_not_a_chat() {
     assert!(frontend.submit(Ticket(2), FrontendRequest::ReadChat(ChatSelector::Last)).is_none());
     let Some(Update::Answer(Ticket(2), answer)) = next(&mut frontend).await else { panic!("an answer") };
     assert_eq!(answer, Ok(FrontendReply::Chat(None)));
+}
+
+/// Gives a session `count` servers that cannot be started, and returns what is missing.
+async fn use_servers(frontend: &mut FrontendBackend, session: &str, count: usize) -> Vec<String> {
+    let (command, args, env) = ("/no/such/program".to_owned(), Vec::new(), Vec::new());
+    let transport = ClientMcpTransport::Program { command, args, env };
+    let servers = vec![ClientMcpServer { name: "s".to_owned(), transport }; count];
+    let (session, folder) = (SessionId::parse(session).unwrap(), "/".into());
+    let request = FrontendRequest::UseMcpServers { session, folder, servers };
+    assert!(frontend.submit(Ticket(1), request).is_none());
+    match next(frontend).await {
+        Some(Update::Answer(Ticket(1), Ok(FrontendReply::McpServers(missing)))) => missing,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_sessions_of_a_connection_have_a_limited_number_of_servers() {
+    let mut frontend = frontend();
+    assert_eq!(use_servers(&mut frontend, "a", MAX_CLIENT_MCP_SERVERS).await.len(), MAX_CLIENT_MCP_SERVERS);
+    let excess = use_servers(&mut frontend, "b", 1).await;
+    assert!(matches!(&excess[..], [reason] if reason.contains("at most 128")), "{excess:?}");
+    // A session that the client leaves makes room.
+    let release = RegistryRequest::Release(SessionId::parse("a").unwrap());
+    assert!(frontend.submit(Ticket(2), FrontendRequest::Registry(release)).is_none());
+    assert!(matches!(next(&mut frontend).await, Some(Update::Answer(Ticket(2), Ok(_)))));
+    let started = use_servers(&mut frontend, "b", 1).await;
+    assert!(matches!(&started[..], [reason] if reason.contains("cannot be started")), "{started:?}");
 }

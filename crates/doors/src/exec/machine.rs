@@ -1,33 +1,50 @@
 //! The state machine of one connection: the handshake, then requests one after another.
 //!
-//! The machine replies to a request before it handles the next one, with one exception: a write. The reply to a write
-//! waits until there is room for the bytes, and other requests do not wait for it.
+//! The machine replies to a request before it handles the next one, with three exceptions: a write, a read of output and an
+//! HTTP request. The reply to a write waits until there is room for the bytes, that to a read until there is output if the
+//! client asked for it, and other requests do not wait for them.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use parlor_vocab::{ProcessEvent, ProcessId, ProcessRefusal, ProcessReply, ProcessRequest};
+use parlor_vocab::{
+    ExecutorEvent, ExecutorRefusal, ExecutorReply, ExecutorRequest, ProcessId, ProcessReply, ProcessRequest,
+};
+use serde_json::json;
 
 use super::code::{self, FrameError};
 use super::decode::Request;
 use super::wire::{
     ExecResponse, InitializeResponse, PROTOCOL_VERSION, TerminateResponse, WriteResponse, method,
 };
-use super::{MAX_LINE_BYTES, MAX_REQUEST_ID_BYTES, encode};
+use super::{MAX_LINE_BYTES, MAX_REQUEST_ID_BYTES, encode, http, replies};
 use crate::jsonrpc::{self, Envelope, RequestId};
 use crate::{Input, InputOf, Machine, Output, Ticket};
 
 /// The server's side of one connection.
 #[derive(Debug, Default)]
 pub struct ExecMachine {
+    transport: Transport,
     handshake: Handshake,
+    /// Whether the client asked for a session, as clients of today's protocol do.
+    has_session: bool,
     /// Requests that the backend has not answered yet.
     pending: HashMap<Ticket, PendingRequest>,
     /// The request that the backend must answer before the machine takes the next frame.
     blocking: Option<Ticket>,
     next_ticket: u64,
-    outbox: VecDeque<Output<ProcessRequest>>,
+    outbox: VecDeque<Output<ExecutorRequest>>,
+}
+
+/// What carries the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Transport {
+    /// Lines on standard input and output.
+    #[default]
+    Stdio,
+    /// Messages, and only clients of today's protocol.
+    WebSocket,
 }
 
 /// How far the handshake has come.
@@ -45,14 +62,15 @@ enum Handshake {
 #[derive(Debug)]
 struct PendingRequest {
     id: RequestId,
-    process: ProcessId,
+    /// The process to start, if it is a start.
+    process: Option<ProcessId>,
 }
 
 impl Machine for ExecMachine {
-    type Request = ProcessRequest;
-    type Reply = ProcessReply;
-    type Event = ProcessEvent;
-    type Error = ProcessRefusal;
+    type Request = ExecutorRequest;
+    type Reply = ExecutorReply;
+    type Event = ExecutorEvent;
+    type Error = ExecutorRefusal;
 
     fn handle(&mut self, _now: Instant, input: InputOf<'_, Self>) {
         match input {
@@ -67,7 +85,7 @@ impl Machine for ExecMachine {
         }
     }
 
-    fn poll(&mut self) -> Option<Output<ProcessRequest>> {
+    fn poll(&mut self) -> Option<Output<ExecutorRequest>> {
         self.outbox.pop_front()
     }
 
@@ -81,8 +99,13 @@ impl Machine for ExecMachine {
 }
 
 impl ExecMachine {
+    /// A connection over a WebSocket. All its clients speak today's protocol.
+    pub fn for_websocket() -> Self {
+        Self { transport: Transport::WebSocket, has_session: true, ..Self::default() }
+    }
+
     fn on_frame(&mut self, frame: &[u8]) {
-        if frame.trim_ascii().is_empty() {
+        if self.transport == Transport::Stdio && frame.trim_ascii().is_empty() {
             return;
         }
         match Envelope::decode(frame) {
@@ -95,13 +118,17 @@ impl ExecMachine {
                 if let Err(error) =
                     Request::decode(&method, params).and_then(|request| self.on_request(&id, request))
                 {
+                    let error = if self.has_session { error.of_today() } else { error };
                     self.send(jsonrpc::error(&id, &code::frame_error(&error)));
                 }
             }
             Ok(Envelope::Notification { method, .. }) => self.on_notification(method),
             // The server sends no requests, so a response answers nothing.
             Ok(Envelope::Response { .. }) => {}
-            Err(malformed) => self.send_error(&FrameError::NotAMessage(malformed.to_string())),
+            Err(malformed) => self.send_error(&match self.transport {
+                Transport::Stdio => FrameError::NotAMessage(malformed.to_string()),
+                Transport::WebSocket => FrameError::NotAWebSocketMessage(malformed.to_string()),
+            }),
         }
     }
 
@@ -114,66 +141,94 @@ impl ExecMachine {
     }
 
     fn on_request(&mut self, id: &RequestId, request: Request) -> Result<(), FrameError> {
-        let is_initialize = matches!(request, Request::Initialize);
+        let is_initialize = matches!(request, Request::Initialize { .. });
         match self.handshake {
             Handshake::AwaitingInitialize if is_initialize => {}
-            Handshake::AwaitingInitialize => return Err(FrameError::InitializeMissing),
+            Handshake::AwaitingInitialize => return Err(FrameError::InitializeMissing(request.family())),
             Handshake::AwaitingInitialized | Handshake::Complete if is_initialize => {
                 return Err(FrameError::InitializeRepeated);
             }
-            Handshake::AwaitingInitialized => return Err(FrameError::InitializedMissing),
+            Handshake::AwaitingInitialized => return Err(FrameError::InitializedMissing(request.family())),
             Handshake::Complete => {}
         }
         match request {
-            Request::Initialize => {
+            Request::Initialize { session } => {
                 self.handshake = Handshake::AwaitingInitialized;
-                let protocol_version = Cow::Borrowed(PROTOCOL_VERSION);
-                self.send(jsonrpc::result(id, &InitializeResponse { protocol_version }));
+                self.has_session |= session.is_some();
+                if self.has_session {
+                    let resume = session.flatten();
+                    self.submit(id, ExecutorRequest::OpenSession { resume });
+                } else {
+                    let protocol_version = Cow::Borrowed(PROTOCOL_VERSION);
+                    self.send(jsonrpc::result(id, &InitializeResponse { protocol_version }));
+                }
             }
-            Request::Start(start) => {
-                let process = start.process.clone();
-                let ticket = self.submit(id, process, ProcessRequest::StartProcess(start));
-                self.blocking = Some(ticket);
-            }
-            Request::Write { process, bytes } => {
-                self.submit(id, process.clone(), ProcessRequest::WriteProcess { process, bytes });
-            }
-            Request::Terminate { process } => {
-                let ticket = self.submit(id, process.clone(), ProcessRequest::TerminateProcess { process });
-                self.blocking = Some(ticket);
-            }
+            Request::Status => self.send(jsonrpc::result(id, &json!({"status": "ready"}))),
+            Request::Submit(request) => self.submit(id, request),
         }
         Ok(())
     }
 
-    fn on_answer(&mut self, ticket: Ticket, answer: Result<ProcessReply, ProcessRefusal>) {
+    fn on_answer(&mut self, ticket: Ticket, answer: Result<ExecutorReply, ExecutorRefusal>) {
         if self.blocking == Some(ticket) {
             self.blocking = None;
         }
         let Some(PendingRequest { id, process }) = self.pending.remove(&ticket) else { return };
         let frame = match answer {
-            Ok(ProcessReply::ProcessStarted) => {
-                let process_id = process.as_str().to_owned();
-                jsonrpc::result(
-                    &id,
-                    &ExecResponse { process_id, running: true, exit_code: None, stdout: None, stderr: None },
-                )
+            Ok(ExecutorReply::Process(reply)) => first_family_reply(&id, process.as_ref(), reply),
+            Ok(ExecutorReply::SessionOpened(info)) => jsonrpc::result(&id, &replies::initialized(&info)),
+            Ok(ExecutorReply::Environment(info)) => jsonrpc::result(&id, &replies::environment(&info)),
+            Ok(ExecutorReply::SequencedStarted { is_sandboxed }) => {
+                jsonrpc::result(&id, &replies::started(process.as_ref(), is_sandboxed))
             }
-            Ok(ProcessReply::WriteAccepted) => jsonrpc::result(&id, &WriteResponse { accepted: true }),
-            Ok(ProcessReply::ProcessTerminating { was_running }) => {
+            Ok(ExecutorReply::Write(outcome)) => jsonrpc::result(&id, &replies::write(outcome)),
+            Ok(ExecutorReply::InterruptSent) => jsonrpc::result(&id, &json!({})),
+            Ok(ExecutorReply::EndingProcess { was_running }) => {
                 jsonrpc::result(&id, &TerminateResponse { running: was_running })
             }
-            Err(refusal) => jsonrpc::error(&id, &code::refusal(&refusal)),
+            Ok(ExecutorReply::Output(page)) => jsonrpc::result(&id, &replies::output(&page)),
+            Ok(ExecutorReply::Http(reply)) => jsonrpc::result(&id, &http::reply(&reply)),
+            Ok(ExecutorReply::File(reply)) => replies::file(&id, &reply),
+            Err(refusal) => {
+                if matches!(refusal, ExecutorRefusal::UnknownSession(_) | ExecutorRefusal::SessionAttached(_))
+                {
+                    // The client may try again.
+                    self.handshake = Handshake::AwaitingInitialize;
+                }
+                jsonrpc::error(&id, &code::refusal(&refusal))
+            }
         };
         self.send(frame);
     }
 
-    fn submit(&mut self, id: &RequestId, process: ProcessId, request: ProcessRequest) -> Ticket {
+    fn submit(&mut self, id: &RequestId, request: ExecutorRequest) {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
+        let process = match &request {
+            ExecutorRequest::Process(ProcessRequest::StartProcess(start)) => Some(start.process.clone()),
+            ExecutorRequest::StartSequenced(start) => Some(start.start.process.clone()),
+            ExecutorRequest::Process(_)
+            | ExecutorRequest::OpenSession { .. }
+            | ExecutorRequest::DescribeEnvironment
+            | ExecutorRequest::WriteOnce { .. }
+            | ExecutorRequest::InterruptProcess { .. }
+            | ExecutorRequest::EndProcess { .. }
+            | ExecutorRequest::ReadOutput(_)
+            | ExecutorRequest::File { .. }
+            | ExecutorRequest::Http(_) => None,
+        };
+        let may_wait = matches!(
+            request,
+            ExecutorRequest::Process(ProcessRequest::WriteProcess { .. })
+                | ExecutorRequest::WriteOnce { .. }
+                | ExecutorRequest::ReadOutput(_)
+                | ExecutorRequest::Http(_)
+        );
+        if !may_wait {
+            self.blocking = Some(ticket);
+        }
         self.pending.insert(ticket, PendingRequest { id: id.clone(), process });
         self.outbox.push_back(Output::Request(ticket, request));
-        ticket
     }
 
     /// Sends an error that answers no request.
@@ -183,5 +238,21 @@ impl ExecMachine {
 
     fn send(&mut self, frame: Vec<u8>) {
         self.outbox.push_back(Output::Send(frame));
+    }
+}
+
+fn first_family_reply(id: &RequestId, process: Option<&ProcessId>, reply: ProcessReply) -> Vec<u8> {
+    match reply {
+        ProcessReply::ProcessStarted => {
+            let process_id = process.map(|process| process.as_str().to_owned()).unwrap_or_default();
+            jsonrpc::result(
+                id,
+                &ExecResponse { process_id, running: true, exit_code: None, stdout: None, stderr: None },
+            )
+        }
+        ProcessReply::WriteAccepted => jsonrpc::result(id, &WriteResponse { accepted: true }),
+        ProcessReply::ProcessTerminating { was_running } => {
+            jsonrpc::result(id, &TerminateResponse { running: was_running })
+        }
     }
 }

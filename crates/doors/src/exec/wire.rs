@@ -19,6 +19,21 @@ pub const DEFAULT_OUTPUT_BYTES_CAP: u64 = 1 << 20;
 /// line of empty strings would take many times its length in memory.
 pub const MAX_ITEMS: usize = 262_144;
 
+/// The most patterns of each list in `envPolicy`.
+pub const MAX_PATTERNS: usize = 256;
+
+/// The longest pattern in `envPolicy`, in bytes.
+pub const MAX_PATTERN_BYTES: usize = 256;
+
+/// The most variables that `envPolicy.set` may have.
+pub const MAX_SET_VARIABLES: usize = 4096;
+
+/// The most entries and folders of a sandbox intent.
+pub const MAX_SANDBOX_ENTRIES: usize = 256;
+
+/// The most headers of an `http/request`.
+pub const MAX_HTTP_HEADERS: usize = 128;
+
 /// The method names.
 pub mod method {
     /// Request: the handshake.
@@ -35,6 +50,67 @@ pub mod method {
     pub const OUTPUT_DELTA: &str = "command/exec/outputDelta";
     /// Notification from the server: a process has exited.
     pub const EXITED: &str = "command/exec/exited";
+    /// Request: describe the machine.
+    pub const INFO: &str = "environment/info";
+    /// Request: whether the server is ready.
+    pub const STATUS: &str = "environment/status";
+    /// Request: start a process with numbered events.
+    pub const PROCESS_START: &str = "process/start";
+    /// Request: write to such a process.
+    pub const PROCESS_WRITE: &str = "process/write";
+    /// Request: interrupt such a process.
+    pub const PROCESS_SIGNAL: &str = "process/signal";
+    /// Request: end such a process.
+    pub const PROCESS_TERMINATE: &str = "process/terminate";
+    /// Request: read the last output of such a process.
+    pub const PROCESS_READ: &str = "process/read";
+    /// Request: read a file.
+    pub const FS_READ_FILE: &str = "fs/readFile";
+    /// Request: write a file.
+    pub const FS_WRITE_FILE: &str = "fs/writeFile";
+    /// Request: create a folder.
+    pub const FS_CREATE_DIRECTORY: &str = "fs/createDirectory";
+    /// Request: describe a file.
+    pub const FS_GET_METADATA: &str = "fs/getMetadata";
+    /// Request: resolve the links of a path.
+    pub const FS_CANONICALIZE: &str = "fs/canonicalize";
+    /// Request: list a folder.
+    pub const FS_READ_DIRECTORY: &str = "fs/readDirectory";
+    /// Request: list a tree of folders.
+    pub const FS_WALK: &str = "fs/walk";
+    /// Request: remove a file or a folder.
+    pub const FS_REMOVE: &str = "fs/remove";
+    /// Request: copy a file or a folder.
+    pub const FS_COPY: &str = "fs/copy";
+    /// Request: open a file.
+    pub const FS_OPEN: &str = "fs/open";
+    /// Request: read a block of an open file.
+    pub const FS_READ_BLOCK: &str = "fs/readBlock";
+    /// Request: write a block of an open file.
+    pub const FS_WRITE_BLOCK: &str = "fs/writeBlock";
+    /// Request: close an open file.
+    pub const FS_CLOSE: &str = "fs/close";
+    /// Request: make an HTTP request.
+    pub const HTTP_REQUEST: &str = "http/request";
+    /// Notification from the server: a piece of the body of a streamed answer.
+    pub const HTTP_BODY_DELTA: &str = "http/request/bodyDelta";
+    /// Notification from the server: such a process wrote output.
+    pub const PROCESS_OUTPUT: &str = "process/output";
+    /// Notification from the server: such a process has exited.
+    pub const PROCESS_EXITED: &str = "process/exited";
+    /// Notification from the server: such a process and its output have ended.
+    pub const PROCESS_CLOSED: &str = "process/closed";
+    /// The file methods whose params have one `path`.
+    pub(crate) const FILES: [&str; 8] = [
+        FS_READ_FILE,
+        FS_WRITE_FILE,
+        FS_CREATE_DIRECTORY,
+        FS_GET_METADATA,
+        FS_CANONICALIZE,
+        FS_READ_DIRECTORY,
+        FS_WALK,
+        FS_REMOVE,
+    ];
 }
 
 /// Params of `initialize`.

@@ -8,6 +8,7 @@
 //! requests), `encode.rs` (replies and events to bytes), `machine.rs` (the state machine), `dispatch.rs` where there are
 //! many methods (what each request does), and `code.rs`, the only file that spells error codes and error texts.
 
+pub mod acp;
 pub mod exec;
 mod foreign;
 #[cfg(any(test, feature = "test-util"))]
@@ -18,7 +19,9 @@ pub mod jsonrpc;
 pub mod lines;
 pub mod loaf;
 mod machine;
+pub mod mcp;
 pub mod peer;
+mod question;
 pub mod supex;
 pub mod supr;
 pub mod synaps;
@@ -28,4 +31,5 @@ mod truncate;
 pub use foreign::ForeignProtocol;
 pub use machine::{BackendFor, Input, InputOf, Machine, Output};
 pub use parlor_vocab::Ticket;
+pub use question::{question_json, settled_json};
 pub use tool_description::ToolDescription;

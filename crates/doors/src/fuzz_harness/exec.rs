@@ -1,10 +1,10 @@
 //! Checks the guarantees of the exec door: each request has one reply, and nothing comes from a process before its start
-//! is answered or after its exit.
+//! is answered or after its last event. The numbers of events have no gaps.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
-use parlor_vocab::{ProcessEvent, ProcessRefusal, ProcessReply, ProcessRequest};
+use parlor_vocab::{ExecutorEvent, ExecutorRefusal, ExecutorReply, ExecutorRequest, ProcessRequest};
 use serde_json::Value;
 
 use super::LINE_BYTES;
@@ -22,12 +22,14 @@ pub(super) struct Conversation<'a, M> {
     pending: HashMap<Ticket, RequestId>,
     /// The processes that the client knows to be running.
     running: BTreeSet<String>,
+    /// The processes with numbered events that the client knows, with the last numbers.
+    sequenced: BTreeMap<String, u64>,
     received: Vec<Vec<u8>>,
 }
 
 impl<
     'a,
-    M: Machine<Request = ProcessRequest, Reply = ProcessReply, Event = ProcessEvent, Error = ProcessRefusal>,
+    M: Machine<Request = ExecutorRequest, Reply = ExecutorReply, Event = ExecutorEvent, Error = ExecutorRefusal>,
 > Conversation<'a, M>
 {
     pub(super) fn new(machine: M, choices: &'a [u8]) -> Self {
@@ -35,7 +37,7 @@ impl<
         // The machine does not use the time.
         let now = Instant::now();
         let (pending, running, received) = (HashMap::new(), BTreeSet::new(), Vec::new());
-        Self { machine, processes, now, pending, running, received }
+        Self { machine, processes, now, pending, running, sequenced: BTreeMap::new(), received }
     }
 
     pub(super) fn play<C: AsRef<[u8]>>(mut self, chunks: &[C]) -> Vec<Vec<u8>> {
@@ -49,12 +51,17 @@ impl<
         if let Some(line) = lines.finish() {
             self.on_line(line);
         }
-        while let Some(update) = self.processes.answer().or_else(|| self.processes.exit()) {
+        while let Some(update) = self.next_ending() {
             self.on_backend_update(update);
         }
         assert!(self.pending.is_empty(), "requests without a reply: {:?}", self.pending);
         assert!(self.running.is_empty(), "processes without an end: {:?}", self.running);
+        assert!(self.sequenced.is_empty(), "processes without an end: {:?}", self.sequenced);
         self.received
+    }
+
+    fn next_ending(&mut self) -> Option<Update> {
+        self.processes.answer().or_else(|| self.processes.exit()).or_else(|| self.processes.sequenced_end())
     }
 
     fn on_line(&mut self, line: Line<'_>) {
@@ -72,7 +79,13 @@ impl<
             (Some(id), [Output::Request(ticket, request)]) => {
                 let before = self.pending.insert(*ticket, id);
                 assert_eq!(before, None, "{ticket:?} is used twice");
-                let may_wait = matches!(request, ProcessRequest::WriteProcess { .. });
+                let may_wait = matches!(
+                    request,
+                    ExecutorRequest::Process(ProcessRequest::WriteProcess { .. })
+                        | ExecutorRequest::WriteOnce { .. }
+                        | ExecutorRequest::ReadOutput(_)
+                        | ExecutorRequest::Http(_)
+                );
                 assert_eq!(self.machine.wants_frame(), may_wait, "after {request:?}");
                 self.processes.submit(*ticket, request.clone());
             }
@@ -103,8 +116,8 @@ impl<
 
     fn handle(
         &mut self,
-        input: Input<'_, ProcessReply, ProcessEvent, ProcessRefusal>,
-    ) -> Vec<Output<ProcessRequest>> {
+        input: Input<'_, ExecutorReply, ExecutorEvent, ExecutorRefusal>,
+    ) -> Vec<Output<ExecutorRequest>> {
         self.machine.handle(self.now, input);
         std::iter::from_fn(|| self.machine.poll()).collect()
     }
@@ -120,7 +133,12 @@ impl<
             assert_eq!(members(&value), ["id", "result"]);
         }
         if let Some(process) = value["result"]["processId"].as_str() {
-            assert!(self.running.insert(process.to_owned()), "{process:?} is started twice");
+            let is_new = if value["result"].get("sandboxType").is_some() {
+                self.sequenced.insert(process.to_owned(), 0).is_none()
+            } else {
+                self.running.insert(process.to_owned())
+            };
+            assert!(is_new, "{process:?} is started twice");
         }
     }
 
@@ -128,6 +146,17 @@ impl<
         let value = self.receive(frame);
         assert_eq!(members(&value), ["method", "params"]);
         let process = value["params"]["processId"].as_str().expect("it is about a process");
+        if let Some(seq) = value["params"]["seq"].as_u64() {
+            let last = self.sequenced.get_mut(process).expect("it was started");
+            *last += 1;
+            assert_eq!(*last, seq, "a gap before {value}");
+            match value["method"].as_str() {
+                Some(method::PROCESS_OUTPUT | method::PROCESS_EXITED) => {}
+                Some(method::PROCESS_CLOSED) => drop(self.sequenced.remove(process)),
+                other => panic!("no notification with a number has the method {other:?}"),
+            }
+            return;
+        }
         assert!(self.running.contains(process), "{process:?} is not running: {value}");
         match value["method"].as_str() {
             Some(method::OUTPUT_DELTA) => {}

@@ -1,4 +1,4 @@
-//! A fake front-end backend, for the loaf door. It keeps the guarantees of the real one and takes all other decisions from its choices.
+//! A fake front-end backend, for the loaf and ACP doors. It keeps the guarantees of the real one and takes all other decisions from its choices.
 //!
 //! It carries out registry requests in their order and all others in any order; it answers in any order. It reports the
 //! events of a watched session in their order, and the deltas of a text before the event that contains the text.
@@ -160,7 +160,10 @@ impl<'a> FakeFrontend<'a> {
     fn answer_to(&mut self, request: RegistryRequest) -> Result<RegistryReply, SessionRefusal> {
         Ok(match request {
             RegistryRequest::Create { id, new_session } => {
-                let id = id.expect("this door names its sessions");
+                let id = id.unwrap_or_else(|| {
+                    self.id_counter += 1;
+                    SessionId::parse(&format!("fake-{}", self.id_counter)).expect("a short id")
+                });
                 let mut fake = FakeSession::default();
                 fake.append(&mut self.id_counter, SessionEvent::Created(*new_session));
                 assert!(self.sessions.insert(id.clone(), fake).is_none(), "a session is created once");
@@ -229,7 +232,10 @@ impl<'a> FakeFrontend<'a> {
             SessionCommand::Compact { .. } => {
                 Err(SessionRefusal::NotCompacted { reason: "choice".to_owned() })
             }
-            SessionCommand::Rename { .. } | SessionCommand::ChooseAgent(_) => Ok(SessionReply::Done),
+            SessionCommand::Rename { .. }
+            | SessionCommand::ChooseAgent(_)
+            | SessionCommand::ChooseMode(_) => Ok(SessionReply::Done),
+            SessionCommand::AnswerQuestion { question, .. } => Err(SessionRefusal::UnknownQuestion(question)),
             SessionCommand::ClearQueue | SessionCommand::Unqueue(_) | SessionCommand::ClearHistory => {
                 panic!("this door never submits {command:?}")
             }
@@ -276,6 +282,13 @@ impl<'a> FakeFrontend<'a> {
             }
             FrontendRequest::CancelLogin(_) => FrontendReply::Cancelled(0),
             FrontendRequest::Logout(_) => FrontendReply::LoggedOut(true, Credentials::default()),
+            FrontendRequest::ListSessions { .. } => {
+                FrontendReply::Sessions { sessions: Vec::new(), next: None }
+            }
+            FrontendRequest::DescribeSession(_) => FrontendReply::Description(None),
+            FrontendRequest::CheckFolder(_) if choice % 4 == 3 => FrontendReply::Failed("choice".to_owned()),
+            FrontendRequest::CheckFolder(_) => FrontendReply::Done,
+            FrontendRequest::UseMcpServers { .. } => FrontendReply::McpServers(vec!["choice".to_owned()]),
             FrontendRequest::Registry(_) => panic!("registry requests are handled elsewhere"),
         }
     }
@@ -322,6 +335,17 @@ fn saved(id: &str, fake: Option<&FakeSession>) -> SavedChat {
     let (id, choice) = (summary.id.clone(), AgentChoice::default());
     SavedChat {
         summary,
-        overview: SessionOverview { id, head, title: None, choice, history, usage, queue, active },
+        overview: SessionOverview {
+            id,
+            head,
+            title: None,
+            choice,
+            history,
+            usage,
+            queue,
+            active,
+            mode: None,
+            question: None,
+        },
     }
 }

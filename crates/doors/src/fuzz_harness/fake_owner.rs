@@ -61,7 +61,7 @@ impl<'a> FakeOwner<'a> {
             return Some(Update::Answer(ticket, Err(refusal(choice / 4))));
         }
         let reply = match request {
-            PeerRequest::Session(_, command) => PeerReply::Session(reply(choice / 4, command)),
+            PeerRequest::Session(_, command) => PeerReply::Session(reply(choice / 4, *command)),
             PeerRequest::Delete(_) => PeerReply::Done,
             PeerRequest::Watch(session) => {
                 self.watched.insert(session);
@@ -131,9 +131,11 @@ fn reply(choice: u8, command: SessionCommand) -> SessionReply {
                 media: Vec::new(),
             })
         }
-        SessionCommand::ClearHistory | SessionCommand::Rename { .. } | SessionCommand::ChooseAgent(_) => {
-            SessionReply::Done
-        }
+        SessionCommand::ClearHistory
+        | SessionCommand::Rename { .. }
+        | SessionCommand::ChooseAgent(_)
+        | SessionCommand::ChooseMode(_)
+        | SessionCommand::AnswerQuestion { .. } => SessionReply::Done,
     }
 }
 

@@ -215,7 +215,10 @@ impl<'a> FakeRegistry<'a> {
                 }
                 None => return Err(SessionRefusal::NoActiveRun),
             },
-            SessionCommand::ChooseAgent(_) => SessionReply::Done,
+            SessionCommand::ChooseAgent(_) | SessionCommand::ChooseMode(_) => SessionReply::Done,
+            SessionCommand::AnswerQuestion { question, .. } => {
+                return Err(SessionRefusal::UnknownQuestion(question));
+            }
             SessionCommand::Compact { .. } => {
                 return Err(SessionRefusal::NotCompacted { reason: "choice".to_owned() });
             }
@@ -387,7 +390,8 @@ impl<'a> FakeRegistry<'a> {
         history.truncate(usize::from(choice >> 5));
         let (queue, active) = (Vec::new(), self.run.as_ref().map(|run| run.id.clone()));
         let (choice, usage) = (AgentChoice::default(), Usage { cost_micros: u64::MAX, ..Usage::default() });
-        SessionOverview { id, head: Seq::START, title: None, choice, history, usage, queue, active }
+        let (head, title, mode, question) = (Seq::START, None, None, None);
+        SessionOverview { id, head, title, choice, history, usage, queue, active, mode, question }
     }
 
     fn file(&mut self) -> Result<NamedFile, FileError> {

@@ -6,9 +6,10 @@
 //! string of bytes, one byte for each choice. After every step the harness checks the guarantees of the machine and
 //! panics if one is broken.
 //!
-//! `exec.rs`, `loaf.rs`, `peer.rs`, `supex.rs`, `supr.rs` and `synaps.rs` check the guarantees of these doors; the
+//! `acp.rs`, `exec.rs`, `loaf.rs`, `mcp.rs`, `peer.rs`, `supex.rs`, `supr.rs` and `synaps.rs` check the guarantees of these doors; the
 //! `fake_*.rs` files and `shared_registry.rs` are the backends.
 
+mod acp;
 mod choices;
 mod deterministic_source;
 mod exec;
@@ -18,6 +19,7 @@ mod fake_processes;
 mod fake_registry;
 mod fake_session;
 mod loaf;
+mod mcp;
 mod peer;
 mod shared_registry;
 mod supex;
@@ -35,10 +37,14 @@ pub const LINE_BYTES: usize = 2048;
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Dialect {
+    /// The ACP door.
+    Acp,
     /// The exec door.
     Exec,
     /// The loaf door.
     Loaf,
+    /// The MCP door.
+    Mcp,
     /// The peer door.
     Peer,
     /// The supex door: the bridge and then the console, with the same bytes.
@@ -56,8 +62,10 @@ pub enum Dialect {
 /// If the machine breaks a guarantee.
 pub fn play<C: AsRef<[u8]>>(dialect: Dialect, chunks: &[C], choices: &[u8]) -> Vec<Vec<u8>> {
     match dialect {
+        Dialect::Acp => acp::Conversation::new(choices).play(chunks),
         Dialect::Exec => exec::Conversation::new(ExecMachine::default(), choices).play(chunks),
         Dialect::Loaf => loaf::Conversation::new(choices).play(chunks),
+        Dialect::Mcp => mcp::Conversation::new(choices).play(chunks),
         Dialect::Peer => peer::Conversation::new(choices).play(chunks),
         Dialect::Supex => supex::play(chunks, choices),
         Dialect::Synaps => synaps::Conversation::new(choices).play(chunks),

@@ -158,7 +158,7 @@ fn expected(frame: Option<ClientFrame>, has_said_hello: bool) -> Expected {
         }
         (ClientFrame::Hello(_), _) | (_, false) => Expected::Error,
         (ClientFrame::Command { id, session, command }, true) => {
-            Expected::Request(id, Box::new(PeerRequest::Session(session, command.0)))
+            Expected::Request(id, Box::new(PeerRequest::Session(session, Box::new(command.0))))
         }
         (ClientFrame::Delete { id, session }, true) => {
             Expected::Request(id, Box::new(PeerRequest::Delete(session)))

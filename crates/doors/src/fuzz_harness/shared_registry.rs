@@ -222,11 +222,13 @@ impl<'a> SharedRegistry<'a> {
                 self.stops += 1;
                 Ok(reply)
             }
+            SessionCommand::AnswerQuestion { question, .. } => Err(SessionRefusal::UnknownQuestion(question)),
             SessionCommand::ClearQueue
             | SessionCommand::Unqueue(_)
             | SessionCommand::ClearHistory
             | SessionCommand::Compact { .. }
             | SessionCommand::Rename { .. }
+            | SessionCommand::ChooseMode(_)
             | SessionCommand::ChooseAgent(_) => panic!("the supr door never submits {command:?}"),
         }
     }

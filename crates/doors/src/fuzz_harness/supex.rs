@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parlor_vocab::{
     ConsoleLog, EvaluationResult, Failure, OutputStream, RubyFailure, RubyFailureKind, RubyRefusal,
-    RubyReply, RubyRequest, ToolImage, ToolInfo, ToolOutput, UpstreamError,
+    RubyReply, RubyRequest, ToolAnnotations, ToolImage, ToolInfo, ToolOutput, UpstreamError,
 };
 use serde_json::Value;
 
@@ -157,8 +157,14 @@ where
                 data: Some(r#"{"success":false}"#.to_owned()),
             })),
             (_, 11) => {
-                let entry =
-                    ToolInfo { name: "t".to_owned(), description: "T.".to_owned(), schema: "{}".to_owned() };
+                let entry = ToolInfo {
+                    name: "t".to_owned(),
+                    title: None,
+                    description: "T.".to_owned(),
+                    schema: "{}".to_owned(),
+                    output_schema: None,
+                    annotations: ToolAnnotations::default(),
+                };
                 RubyReply::Tools(vec![entry])
             }
             (_, 12) => {

@@ -72,7 +72,12 @@ impl LoafMachine {
                 Value::from(if method == LoginMethod::Device { "device_code" } else { "browser" });
         }
         self.out.send_event("auth.flow.started", &payload);
-        let request = FrontendRequest::Login { provider: provider.to_owned(), method, originator };
+        let request = FrontendRequest::Login {
+            provider: provider.to_owned(),
+            method,
+            originator,
+            opens_browser: false,
+        };
         self.out.submit(request, Pending::Login(reply_to.clone(), provider));
         Ok(())
     }

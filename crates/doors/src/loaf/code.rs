@@ -149,6 +149,16 @@ pub(super) fn too_many_steers() -> FrameError {
     FrameError::new(SERVER_ERROR, "overloaded", message)
 }
 
+pub(super) fn unknown_answer() -> FrameError {
+    FrameError::new(INVALID_PARAMS, "invalid_params", "answer must be once, always or deny")
+        .in_field("answer")
+}
+
+pub(super) fn no_question() -> FrameError {
+    FrameError::new(INVALID_PARAMS, "invalid_params", "the session asks no such question")
+        .in_field("question_id")
+}
+
 pub(super) fn too_many_logins() -> FrameError {
     let message = format!("{MAX_LOGINS} logins are under way, which is the limit; end one with auth.cancel");
     FrameError::new(SERVER_ERROR, "overloaded", message)
@@ -252,7 +262,7 @@ fn reason_of(refusal: &SessionRefusal) -> &'static str {
     match refusal {
         SessionRefusal::Busy { .. } | SessionRefusal::Compacting => "session_busy",
         SessionRefusal::UnknownSession(_) => "chat_not_found",
-        SessionRefusal::SessionHeld { .. } => "chat_in_use",
+        SessionRefusal::SessionHeld { .. } | SessionRefusal::NoNode { .. } => "chat_in_use",
         SessionRefusal::TooManySessions { .. }
         | SessionRefusal::TooManyRuns { .. }
         | SessionRefusal::TooManyRequests { .. }
@@ -262,6 +272,9 @@ fn reason_of(refusal: &SessionRefusal) -> &'static str {
         SessionRefusal::RequestTooLong { .. } => "message_too_large",
         SessionRefusal::KeyTooLong { .. }
         | SessionRefusal::TitleTooLong { .. }
+        | SessionRefusal::UnknownQuestion(_)
+        | SessionRefusal::QuestionSettled { .. }
+        | SessionRefusal::InvalidAnswer { .. }
         | SessionRefusal::TitleBlank => INVALID_PARAMS_REASON,
         SessionRefusal::UnknownAgent(_) => "unknown_model",
         SessionRefusal::LogUnavailable { .. }

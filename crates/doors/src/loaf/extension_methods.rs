@@ -1,14 +1,17 @@
-//! The methods that other servers of this protocol do not have: listing, closing and renaming sessions, and replaying
-//! events.
+//! The methods that other servers of this protocol do not have: answering questions, listing, closing and renaming
+//! sessions, and replaying events.
 
 use std::collections::VecDeque;
 
-use parlor_vocab::{FrontendReply, FrontendRequest, RegistryRequest, SessionCommand, SessionRefusal};
+use parlor_vocab::{
+    FrontendReply, FrontendRequest, QuestionAnswer, QuestionId, RegistryRequest, SessionCommand,
+    SessionRefusal,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::code::FrameError;
+use super::code::{self, FrameError};
 use super::machine::{LoafMachine, answer_error};
 use super::params::Params;
 use super::pending::{Pending, ReplyTo};
@@ -99,6 +102,42 @@ impl LoafMachine {
         let lines: Value =
             self.order.iter().filter_map(|id| self.chats.get(id)).map(|chat| chat.summary_json()).collect();
         self.out.send_result(reply_to, json!({"sessions": lines}));
+    }
+
+    /// Answers the question that the run of a session asks.
+    pub(super) fn answer_question(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
+        let params = Params::required("session.answer", params)?;
+        let (id, question) = (params.text("session_id")?, params.text("question_id")?);
+        let (answer, message) = (params.text("answer")?, params.optional_text("message")?);
+        let answer = QuestionAnswer::parse(&answer, message).ok_or_else(code::unknown_answer)?;
+        let by = Some(self.out.sender());
+        let chat = self.chat(&id)?;
+        let of_turn = chat.turn().and_then(|turn| turn.session.clone()).map(|(session, _)| session);
+        let session = of_turn.or_else(|| chat.saved_session.clone());
+        let question = QuestionId::parse(&question).ok();
+        let (Some(session), Some(question)) = (session, question) else { return Err(code::no_question()) };
+        let command = SessionCommand::AnswerQuestion { question, answer, by };
+        let request = FrontendRequest::Registry(RegistryRequest::Session(session, command));
+        self.out.submit(request, Pending::Answer(reply_to.clone(), id));
+        Ok(())
+    }
+
+    pub(super) fn on_question_answered(
+        &mut self,
+        reply_to: &ReplyTo,
+        id: &str,
+        answer: Result<FrontendReply, SessionRefusal>,
+    ) {
+        match answer {
+            Ok(FrontendReply::Registry(_)) => {
+                self.out.send_result(reply_to, json!({"session_id": id, "accepted": true}));
+            }
+            other => self.out.send_error(&reply_to.id, &answer_error(other)),
+        }
     }
 
     pub(super) fn close_session(

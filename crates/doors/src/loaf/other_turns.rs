@@ -152,6 +152,7 @@ impl Chat {
             SessionEvent::Run { .. }
             | SessionEvent::Created(_)
             | SessionEvent::Renamed { .. }
+            | SessionEvent::ModeChosen { .. }
             | SessionEvent::Queued(_)
             | SessionEvent::Unqueued { .. }
             | SessionEvent::Cleared

@@ -44,6 +44,8 @@ pub(super) enum Pending {
     /// A step on the way from a prompt to a turn.
     Turn(TurnKey, TurnStep),
     Steer(ReplyTo, TurnKey),
+    /// The answer to a question in the session with this id.
+    Answer(ReplyTo, String),
     /// A session is summarized. The summary has an id like a turn.
     Summary(TurnKey),
     Rename(ReplyTo, String),

@@ -66,7 +66,10 @@ impl LoafReplay {
                 SessionEvent::Run { .. } | SessionEvent::Compacted { .. } => {
                     self.handle(now, update.clone(), &mut lines)
                 }
-                SessionEvent::Renamed { .. } | SessionEvent::Queued(_) | SessionEvent::Unqueued { .. } => {}
+                SessionEvent::Renamed { .. }
+                | SessionEvent::ModeChosen { .. }
+                | SessionEvent::Queued(_)
+                | SessionEvent::Unqueued { .. } => {}
             },
             SessionUpdate::Delta { .. } => self.handle(now, update.clone(), &mut lines),
         }

@@ -262,6 +262,7 @@ fn started_run(update: &SessionUpdate, turn: &str) -> Option<RunId> {
         | SessionEvent::Created(_)
         | SessionEvent::Renamed { .. }
         | SessionEvent::AgentChosen(_)
+        | SessionEvent::ModeChosen { .. }
         | SessionEvent::Queued(_)
         | SessionEvent::Unqueued { .. }
         | SessionEvent::Cleared

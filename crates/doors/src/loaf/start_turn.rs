@@ -179,7 +179,8 @@ impl LoafMachine {
         turn.session = Some((session.clone(), is_new));
         let key = Some(turn.id.clone());
         let by = Some(self.out.sender());
-        let input = UserInput { text: turn.text.clone(), media, key, by, ..UserInput::default() };
+        let text = turn.text.clone();
+        let input = UserInput { text, media, key, by, can_answer: true, ..UserInput::default() };
         let is_watched = self.take_idle_watch(&session);
         self.running_turns.insert(session.clone(), turn_key.clone());
         self.make_room_for_watch(MAX_WATCHES);

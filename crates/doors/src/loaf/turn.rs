@@ -1,8 +1,8 @@
 //! One turn: makes client events of the events of its run.
 
 use parlor_vocab::{
-    RunEnding, RunEvent, RunId, SessionEvent, SessionId, SessionUpdate, StepEvent, StepId, StepKind,
-    StreamKind, ToolEvent, UserInput,
+    QuestionEvent, RunEnding, RunEvent, RunId, SessionEvent, SessionId, SessionUpdate, StepEvent, StepId,
+    StepKind, StreamKind, ToolEvent, UserInput,
 };
 use serde_json::{Value, json};
 
@@ -15,6 +15,7 @@ use super::session_events::is_unqueued;
 use super::state::State;
 use super::text::{trim, units};
 use super::tool_rounds::Rounds;
+use crate::question::{question_json, settled_json};
 
 /// A running turn, or one that is being prepared.
 #[derive(Debug)]
@@ -216,6 +217,7 @@ impl Turn {
                 | SessionEvent::Created(_)
                 | SessionEvent::Renamed { .. }
                 | SessionEvent::AgentChosen(_)
+                | SessionEvent::ModeChosen { .. }
                 | SessionEvent::Queued(_)
                 | SessionEvent::Unqueued { .. }
                 | SessionEvent::Cleared
@@ -308,6 +310,15 @@ impl Turn {
                 let context = &mut self.context(chat, out, state);
                 rounds.on_result(context, call, Err(failure.clone()), *duration_ms);
                 self.rounds = rounds;
+            }
+            RunEvent::Question(event) => {
+                let (kind, payload) = match event {
+                    QuestionEvent::Asked(question) => ("session.question.asked", question_json(question)),
+                    QuestionEvent::Settled { question, outcome } => {
+                        ("session.question.answered", settled_json(question.as_str(), outcome))
+                    }
+                };
+                self.context(chat, out, state).send_event(kind, payload);
             }
             RunEvent::UsageAdded { .. } => self.close_round(chat, out, state),
             RunEvent::Ended { ending, .. } => {

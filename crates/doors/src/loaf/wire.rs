@@ -37,5 +37,12 @@ pub const METHODS: [&str; 29] = [
 ];
 
 /// The methods that only parlor has, in alphabetical order.
-pub const EXTRA_METHODS: [&str; 6] =
-    ["auth.cancel", "auth.logout", "events.replay", "session.close", "session.list", "session.rename"];
+pub const EXTRA_METHODS: [&str; 7] = [
+    "auth.cancel",
+    "auth.logout",
+    "events.replay",
+    "session.answer",
+    "session.close",
+    "session.list",
+    "session.rename",
+];

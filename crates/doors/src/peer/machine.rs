@@ -53,7 +53,7 @@ impl PeerMachine {
                 return Err(PeerFrameError::HelloMissing);
             }
             ClientFrame::Command { id, session, command } => {
-                self.submit(id, PeerRequest::Session(session, command.0))
+                self.submit(id, PeerRequest::Session(session, Box::new(command.0)))
             }
             ClientFrame::Delete { id, session } => self.submit(id, PeerRequest::Delete(session)),
             ClientFrame::Watch { id, session } => self.submit(id, PeerRequest::Watch(session)),

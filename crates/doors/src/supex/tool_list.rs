@@ -64,14 +64,19 @@ fn schema(tool: &Tool) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use parlor_vocab::ToolAnnotations;
+
     use super::*;
 
     #[test]
     fn every_tool_is_listed_with_a_schema() {
         let own = [ToolInfo {
             name: "shell".to_owned(),
+            title: None,
             description: "Runs.".to_owned(),
             schema: r#"{"type":"object"}"#.to_owned(),
+            output_schema: None,
+            annotations: ToolAnnotations::default(),
         }];
         let list = serde_json::to_value(ToolList::new(&own)).unwrap();
         let tools = list["tools"].as_array().unwrap();

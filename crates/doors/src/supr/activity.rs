@@ -2,7 +2,7 @@
 //! `idempotency_key`, …) and its data.
 
 use parlor_vocab::{
-    Entry, ErrorScope, Failure, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, Sender,
+    Entry, ErrorScope, Failure, Media, MessageEvent, MessageId, QuestionEvent, RunEnding, RunEvent, RunId,
     StepEvent, StepKind, SubagentEvent, ToolCallId, ToolEvent, Usage, UserInput,
 };
 use serde_json::{Map, Value, json};
@@ -13,6 +13,7 @@ use super::fence::fenced;
 use super::preview::{self, truncated};
 use super::run::Run;
 use super::wire::{Activity, VERSION};
+use crate::question::{question_json, sender, settled_json};
 
 /// A run event together with what its activity needs.
 pub(super) struct ActivityEvent<'a> {
@@ -104,6 +105,10 @@ impl ActivityEvent<'_> {
                 ("reasoning.summary", json!({"step_id": step.as_str(), "text": text, "style": "concise"}))
             }
             RunEvent::Tool(_) => self.tool(),
+            RunEvent::Question(QuestionEvent::Asked(question)) => ("question.asked", question_json(question)),
+            RunEvent::Question(QuestionEvent::Settled { question, outcome }) => {
+                ("question.answered", settled_json(question.as_str(), outcome))
+            }
             // The protocol has no nested runs, so a subagent's run is a step of its parent run.
             RunEvent::Subagent(SubagentEvent::Started { child, name, task }) => (
                 "step.started",
@@ -178,6 +183,7 @@ impl ActivityEvent<'_> {
             | RunEvent::Steered { .. }
             | RunEvent::Message(_)
             | RunEvent::Step(_)
+            | RunEvent::Question(_)
             | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
             | RunEvent::UsageAdded { .. }
@@ -222,11 +228,8 @@ fn started(input: &UserInput, message: &str) -> Value {
         "capabilities": ["tools", "chat"],
         "input": {"message_id": message, "text": input.text, "media": input.media.iter().map(file).collect::<Value>(), "key": input.key},
     });
-    if let Some(Sender { door, client }) = &input.by {
-        data["by"] = match client {
-            Some(client) => json!({"door": door, "client": client}),
-            None => json!({"door": door}),
-        };
+    if let Some(by) = &input.by {
+        data["by"] = sender(by);
     }
     data
 }

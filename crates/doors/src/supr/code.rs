@@ -98,6 +98,14 @@ pub(super) fn no_content() -> FrameError {
     FrameError::new(INVALID_MEDIA_DATA, "either data or url field is required")
 }
 
+pub(super) fn no_question() -> FrameError {
+    FrameError::new("invalid_message", "question_id is missing")
+}
+
+pub(super) fn unknown_answer() -> FrameError {
+    FrameError::new("invalid_message", "answer must be once, always or deny")
+}
+
 pub(super) fn not_downloaded() -> FrameError {
     FrameError::new(MEDIA_WRITE_FAILED, "failed to download media from url")
 }
@@ -125,6 +133,7 @@ pub(super) fn stop_refused(refusal: &SessionRefusal) -> FrameError {
             format!("requested run_id {:?} does not match active run {:?}", asked.as_str(), active.as_str()),
         ),
         SessionRefusal::SessionHeld { .. }
+        | SessionRefusal::NoNode { .. }
         | SessionRefusal::SessionExists(_)
         | SessionRefusal::TooManySessions { .. }
         | SessionRefusal::Busy { .. }
@@ -134,6 +143,9 @@ pub(super) fn stop_refused(refusal: &SessionRefusal) -> FrameError {
         | SessionRefusal::BackgroundProcesses
         | SessionRefusal::NotCompacted { .. }
         | SessionRefusal::UnknownMessage(_)
+        | SessionRefusal::UnknownQuestion(_)
+        | SessionRefusal::QuestionSettled { .. }
+        | SessionRefusal::InvalidAnswer { .. }
         | SessionRefusal::UnknownAgent(_)
         | SessionRefusal::TooManyRequests { .. }
         | SessionRefusal::TooManyQueuedBytes { .. }
@@ -153,6 +165,22 @@ pub(super) fn stop_refused(refusal: &SessionRefusal) -> FrameError {
     }
 }
 
+/// The error of a refused `question.answer`.
+pub(super) fn answer_refused(refusal: &SessionRefusal) -> FrameError {
+    let is_unknown =
+        matches!(refusal, SessionRefusal::UnknownQuestion(_) | SessionRefusal::UnknownSession(_));
+    let code = if matches!(refusal, SessionRefusal::QuestionSettled { .. }) {
+        "question_answered"
+    } else if is_unknown {
+        "unknown_question"
+    } else if matches!(refusal, SessionRefusal::InvalidAnswer { .. }) {
+        "invalid_message"
+    } else {
+        input_refused(refusal).0
+    };
+    FrameError::new(code, refusal.to_string())
+}
+
 /// The code of a refused input, and whether the client may succeed with the same input later.
 pub(super) fn input_refused(refusal: &SessionRefusal) -> (&'static str, bool) {
     match refusal {
@@ -163,9 +191,9 @@ pub(super) fn input_refused(refusal: &SessionRefusal) -> (&'static str, bool) {
         | SessionRefusal::Compacting
         | SessionRefusal::TooManyRequests { .. }
         | SessionRefusal::TooManyQueuedBytes { .. } => ("RUN_IN_PROGRESS", true),
-        SessionRefusal::SessionHeld { .. } | SessionRefusal::TooManySessions { .. } => {
-            ("SESSION_IN_USE", true)
-        }
+        SessionRefusal::SessionHeld { .. }
+        | SessionRefusal::NoNode { .. }
+        | SessionRefusal::TooManySessions { .. } => ("SESSION_IN_USE", true),
         // The same input is refused again; after an unknown outcome, it could start a second run.
         SessionRefusal::RequestTooLong { .. }
         | SessionRefusal::KeyTooLong { .. }
@@ -180,6 +208,9 @@ pub(super) fn input_refused(refusal: &SessionRefusal) -> (&'static str, bool) {
         | SessionRefusal::BackgroundProcesses
         | SessionRefusal::NotCompacted { .. }
         | SessionRefusal::UnknownMessage(_)
+        | SessionRefusal::UnknownQuestion(_)
+        | SessionRefusal::QuestionSettled { .. }
+        | SessionRefusal::InvalidAnswer { .. }
         | SessionRefusal::TooManyWatched { .. }
         | SessionRefusal::MediaUnavailable { .. }
         | SessionRefusal::LogUnavailable { .. }

@@ -1,6 +1,8 @@
 //! Decodes a client's frame into a request.
 
-use parlor_vocab::{AgentChoice, AgentId, EventId, MAX_ID_BYTES, Reasoning, RunId, SessionId};
+use parlor_vocab::{
+    AgentChoice, AgentId, EventId, MAX_ID_BYTES, QuestionAnswer, QuestionId, Reasoning, RunId, SessionId,
+};
 
 use super::MAX_KEY_BYTES;
 use super::client_frame::{ClientFrame, MaybeObject, Payload};
@@ -41,6 +43,13 @@ pub(super) enum Request {
     },
     /// Stop a run.
     Stop(StopRequest),
+    /// Answer a question of a run.
+    Answer {
+        /// `None` for the connection's own session.
+        session: Option<SessionId>,
+        question: QuestionId,
+        answer: QuestionAnswer,
+    },
 }
 
 /// The run that a client wants to stop.
@@ -90,6 +99,14 @@ pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, FrameErr
             run: non_blank_text(&payload.run).map(|run| run_id(&run)),
             reason: non_blank_text(&payload.reason),
         })),
+        "question.answer" => {
+            let question = non_blank_text(&payload.question).and_then(|id| QuestionId::parse(&id).ok());
+            let question = question.ok_or_else(code::no_question)?;
+            let message = non_blank_text(&payload.message);
+            let answer = payload.answer.into_text().and_then(|name| QuestionAnswer::parse(&name, message));
+            let answer = answer.ok_or_else(code::unknown_answer)?;
+            Ok(Request::Answer { session, question, answer })
+        }
         other => Err(code::unknown_type(other)),
     }
 }

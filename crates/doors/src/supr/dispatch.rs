@@ -24,6 +24,8 @@ use crate::Ticket;
 pub(super) enum Pending {
     /// The session accepts the input.
     Send { session: SessionId, input: Box<UserInput> },
+    /// The session takes the answer to a question.
+    Answer,
     /// The active run of the session takes the input in.
     Steer { session: SessionId, input: Box<UserInput> },
     /// The backend creates the session, because it did not exist.
@@ -82,6 +84,7 @@ impl SuprMachine {
                 (session, key.as_ref())
             }
             Request::Stop(stop) => (&stop.session, None),
+            Request::Answer { session, .. } => (session, None),
             Request::Ping { .. } => (&None, None),
         };
         let is_watched =
@@ -172,7 +175,14 @@ impl SuprMachine {
                 self.pending = Some((ticket, Pending::Stop));
             }
             // A read-only client's messages are dropped without an error; the real frontend expects that.
-            Request::Send { .. } | Request::Media { .. } if !self.params.may_send => {}
+            Request::Send { .. } | Request::Media { .. } | Request::Answer { .. }
+                if !self.params.may_send => {}
+            Request::Answer { session, question, answer } => {
+                let by = Some(Sender::at(DOOR));
+                let command = SessionCommand::AnswerQuestion { question, answer, by };
+                let ticket = self.submit(RegistryRequest::Session(session.unwrap_or(own), command));
+                self.pending = Some((ticket, Pending::Answer));
+            }
             Request::Send { session, content, choice, key, steers } => {
                 let input = UserInput { text: content, choice, key, ..UserInput::default() };
                 let (session, input) = (session.unwrap_or(own), self.completed(input));
@@ -192,7 +202,9 @@ impl SuprMachine {
     /// The input with the members that are the same for all inputs of this connection.
     fn completed(&self, input: UserInput) -> Box<UserInput> {
         let (traceparent, by) = (self.params.traceparent.clone(), Some(Sender::at(DOOR)));
-        Box::new(UserInput { traceparent, by, ..input })
+        // The frontends that know no questions do not ask for streams either.
+        let is_attended = self.params.streams;
+        Box::new(UserInput { traceparent, by, can_answer: true, is_attended, ..input })
     }
 
     fn submit_steer(&mut self, session: SessionId, input: Box<UserInput>) {
@@ -260,7 +272,8 @@ impl SuprMachine {
     ) {
         match (pending, answer) {
             // The events of the run tell the client the rest.
-            (Pending::Send { .. } | Pending::Steer { .. } | Pending::Stop, Ok(_)) => {}
+            (Pending::Send { .. } | Pending::Steer { .. } | Pending::Stop | Pending::Answer, Ok(_)) => {}
+            (Pending::Answer, Err(refusal)) => self.send_error(code::answer_refused(&refusal)),
             // The run has ended meanwhile, or there was none: the message starts one.
             (
                 Pending::Steer { session, input },

@@ -91,6 +91,7 @@ pub fn event_type(entry: &Entry) -> &'static str {
         SessionEvent::Unqueued { .. } => UNQUEUED,
         SessionEvent::Created(_) => "session.created",
         SessionEvent::AgentChosen(_) => "session.chosen",
+        SessionEvent::ModeChosen { .. } => "session.mode",
         SessionEvent::Cleared => "session.cleared",
         SessionEvent::Compacted { .. } => "session.compacted",
         SessionEvent::MessageAdded(_) => "message.added",
@@ -121,6 +122,7 @@ pub(super) fn session_frame(event: &SessionEvent) -> Option<(&'static str, Map<S
         }
         SessionEvent::Created(_)
         | SessionEvent::AgentChosen(_)
+        | SessionEvent::ModeChosen { .. }
         | SessionEvent::Cleared
         | SessionEvent::Compacted { .. }
         | SessionEvent::MessageAdded(_)

@@ -35,6 +35,7 @@ pub(super) fn refusal_text(refusal: &SessionRefusal) -> String {
         SessionRefusal::UnknownSession(_)
         | SessionRefusal::SessionExists(_)
         | SessionRefusal::SessionHeld { .. }
+        | SessionRefusal::NoNode { .. }
         | SessionRefusal::TooManySessions { .. }
         | SessionRefusal::QueueFull { .. }
         | SessionRefusal::NoActiveRun
@@ -43,6 +44,9 @@ pub(super) fn refusal_text(refusal: &SessionRefusal) -> String {
         | SessionRefusal::BackgroundProcesses
         | SessionRefusal::NotCompacted { .. }
         | SessionRefusal::UnknownMessage(_)
+        | SessionRefusal::UnknownQuestion(_)
+        | SessionRefusal::QuestionSettled { .. }
+        | SessionRefusal::InvalidAnswer { .. }
         | SessionRefusal::UnknownAgent(_)
         | SessionRefusal::TooManyRequests { .. }
         | SessionRefusal::TooManyQueuedBytes { .. }

@@ -57,6 +57,7 @@ fn run_event(update: &SessionUpdate) -> Option<(&RunId, &RunEvent)> {
             SessionEvent::Created(_)
             | SessionEvent::Renamed { .. }
             | SessionEvent::AgentChosen(_)
+            | SessionEvent::ModeChosen { .. }
             | SessionEvent::Queued(_)
             | SessionEvent::Unqueued { .. }
             | SessionEvent::Cleared

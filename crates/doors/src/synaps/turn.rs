@@ -105,6 +105,7 @@ impl Turn {
                 SessionEvent::Created(_)
                 | SessionEvent::Renamed { .. }
                 | SessionEvent::AgentChosen(_)
+                | SessionEvent::ModeChosen { .. }
                 | SessionEvent::Queued(_)
                 | SessionEvent::Unqueued { .. }
                 | SessionEvent::Cleared
@@ -254,6 +255,7 @@ impl Turn {
             | RunEvent::Tool(
                 ToolEvent::Progressed { .. } | ToolEvent::Completed { .. } | ToolEvent::Failed { .. },
             )
+            | RunEvent::Question(_)
             | RunEvent::ErrorRaised { .. }
             | RunEvent::Ended { .. } => {}
         }

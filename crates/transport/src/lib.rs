@@ -9,6 +9,8 @@
 
 #[cfg(feature = "network")]
 mod accept;
+#[cfg(feature = "network")]
+mod cluster_key;
 mod connection;
 #[cfg(feature = "network")]
 mod connection_limiter;
@@ -23,6 +25,10 @@ mod listeners;
 mod log_limit;
 #[cfg(feature = "network")]
 mod metered_stream;
+#[cfg(feature = "network")]
+mod node_socket;
+#[cfg(feature = "network")]
+mod one_request;
 mod outgoing;
 #[cfg(feature = "network")]
 mod peer;
@@ -51,6 +57,8 @@ mod websocket;
 
 #[cfg(feature = "network")]
 pub use accept::{ACCEPT_PAUSE, CONNECTION_LOG_RATE, STOP_WAIT, SendMachine};
+#[cfg(feature = "network")]
+pub use cluster_key::ClusterKey;
 pub use connection::{
     CLEANUP_WAIT, ConnectionEnd, FLUSH_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve,
 };
@@ -69,6 +77,13 @@ pub use listeners::{LISTEN_BACKLOG, LISTEN_PORT_TRIES, ListenError, Listeners};
 pub use log_limit::LogLimit;
 #[cfg(feature = "network")]
 pub use metered_stream::MeteredStream;
+#[cfg(feature = "network")]
+pub use node_socket::{
+    HANDSHAKE_WAIT, MAX_HANDSHAKES_OF_ADDRESS, MAX_NODE_HANDSHAKES, NODE_SILENCE_LIMIT, NodeServer,
+    NodeStream, connect_node,
+};
+#[cfg(feature = "network")]
+pub use one_request::serve_one_request;
 pub use outgoing::{
     OUTGOING_FRAMES, OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES, OutgoingReceiver, OutgoingSender,
     REPLY_BACKLOG_BYTES, REPLY_BACKLOG_FRAMES, outgoing,
@@ -89,7 +104,7 @@ pub use process_sharing::{
 pub use reply_memory::REPLY_WAIT;
 #[cfg(feature = "network")]
 pub use shared_stream::HangUpProbe;
-pub use signals::termination_signal;
+pub use signals::{ServerSignal, ServerSignals, termination_signal};
 #[cfg(feature = "network")]
 pub use socket_file::{connect_socket, remove_dead_sockets};
 pub use stdio::{block_on, serve_stdio};

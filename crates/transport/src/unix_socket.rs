@@ -6,8 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use parlor_doors::{BackendFor, Machine};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::{ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
@@ -62,7 +61,8 @@ impl SocketServer {
             let (machine, backend) = is_same_user(&stream).then(&make)??;
             let (memory, stop) = (memory.clone(), stop.clone());
             Some(async move {
-                serve_stream(stream, machine, backend, &memory, stop).await;
+                let (from_peer, to_peer) = stream.into_split();
+                serve_stream(from_peer, to_peer, machine, backend, &memory, stop).await;
                 drop(permit);
             })
         };
@@ -75,8 +75,10 @@ impl SocketServer {
     }
 }
 
-async fn serve_stream<M, B>(
-    mut stream: UnixStream,
+/// Serves one connection of a process or node that may use it.
+pub(crate) async fn serve_stream<M, B>(
+    from_peer: impl AsyncRead + Unpin,
+    to_peer: impl AsyncWrite + Unpin,
     machine: M,
     backend: B,
     memory: &FrameMemory,
@@ -88,7 +90,6 @@ async fn serve_stream<M, B>(
     let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
     let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: false };
     let (sender, receiver) = outgoing_within(memory.clone());
-    let (from_peer, to_peer) = stream.split();
     let mut reading = pin!(read(from_peer, input));
     let mut writing = pin!(write(to_peer, receiver));
     let mut serving = pin!(serve_within(memory, machine, backend, incoming, sender, stop.cancelled()));
@@ -109,7 +110,7 @@ async fn serve_stream<M, B>(
 }
 
 /// Forwards input to the connection until the peer hangs up.
-async fn read(mut from: ReadHalf<'_>, to: mpsc::Sender<Vec<u8>>) {
+async fn read(mut from: impl AsyncRead + Unpin, to: mpsc::Sender<Vec<u8>>) {
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         if to.send(buffer.get(..count).unwrap_or_default().to_vec()).await.is_err() {
@@ -119,7 +120,7 @@ async fn read(mut from: ReadHalf<'_>, to: mpsc::Sender<Vec<u8>>) {
 }
 
 /// Writes queued frames until the driver or the peer is gone.
-async fn write(mut to: WriteHalf<'_>, mut receiver: OutgoingReceiver) {
+async fn write(mut to: impl AsyncWrite + Unpin, mut receiver: OutgoingReceiver) {
     while let Some(mut bytes) = receiver.next().await {
         while let Some(frame) = receiver.try_next() {
             bytes.extend_from_slice(&frame);
@@ -127,7 +128,8 @@ async fn write(mut to: WriteHalf<'_>, mut receiver: OutgoingReceiver) {
                 break;
             }
         }
-        if to.write_all(&bytes).await.is_err() {
+        // TLS keeps bytes until they are flushed.
+        if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
             return;
         }
         receiver.written(bytes.len());
@@ -135,7 +137,7 @@ async fn write(mut to: WriteHalf<'_>, mut receiver: OutgoingReceiver) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Instant;
 
     use parlor_doors::{Input, InputOf, Output, Ticket};
@@ -146,7 +148,7 @@ mod tests {
 
     /// Answers each line with the same line.
     #[derive(Default)]
-    struct Echo(Vec<Output<()>>);
+    pub(crate) struct Echo(Vec<Output<()>>);
 
     impl Machine for Echo {
         type Request = ();
@@ -173,7 +175,7 @@ mod tests {
         }
     }
 
-    struct EmptyBackend;
+    pub(crate) struct EmptyBackend;
 
     impl Backend for EmptyBackend {
         type Request = ();

@@ -5,12 +5,13 @@
 
 use std::error::Error;
 use std::future::poll_fn;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parlor_engine::Fetch;
+use parlor_process::is_public_address;
 use parlor_transport::{FrameAccount, FrameMemory};
 use parlor_vocab::FileError;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -67,7 +68,7 @@ pub struct Fetcher {
 impl Fetcher {
     /// Downloads from the public internet, and from private networks too if `allow_private`.
     pub fn new(allow_private: bool) -> Self {
-        Self::with(if allow_private { |_| true } else { is_public }, FETCH_WAIT)
+        Self::with(if allow_private { |_| true } else { is_public_address }, FETCH_WAIT)
     }
 
     fn with(is_allowed: fn(IpAddr) -> bool, wait: Duration) -> Self {
@@ -107,7 +108,7 @@ impl Fetcher {
     async fn follow(&self, url: &str) -> Result<Response, FetchError> {
         let mut url = Url::parse(url).map_err(|_| FetchError::InvalidUrl)?;
         for _ in 0..=MAX_REDIRECTS {
-            self.check(&url)?;
+            check_url(&url, self.is_allowed)?;
             let response = self.client()?.get(url.clone()).send().await.map_err(fetch_error)?;
             if !response.status().is_redirection() {
                 return match response.status().as_u16() {
@@ -121,16 +122,17 @@ impl Fetcher {
         }
         Err(FetchError::Redirects)
     }
+}
 
-    fn check(&self, url: &Url) -> Result<(), FetchError> {
-        let host = url.host_str().filter(|_| matches!(url.scheme(), "http" | "https"));
-        let Some(host) = host else { return Err(FetchError::InvalidUrl) };
-        // The resolver checks the addresses of a name, but it never sees a literal address.
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        match bare.parse::<IpAddr>() {
-            Ok(ip) if !(self.is_allowed)(ip) => Err(FetchError::Private(host.to_owned())),
-            Ok(_) | Err(_) => Ok(()),
-        }
+/// Checks the scheme and the host of a URL. The resolver checks the addresses of a name, but it never sees a literal
+/// address.
+pub(crate) fn check_url(url: &Url, is_allowed: fn(IpAddr) -> bool) -> Result<(), FetchError> {
+    let host = url.host_str().filter(|_| matches!(url.scheme(), "http" | "https"));
+    let Some(host) = host else { return Err(FetchError::InvalidUrl) };
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(ip) if !is_allowed(ip) => Err(FetchError::Private(host.to_owned())),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -175,8 +177,8 @@ async fn read(
 }
 
 /// Resolves names to those of their addresses that the fetcher may connect to.
-struct FilteringResolver {
-    is_allowed: fn(IpAddr) -> bool,
+pub(crate) struct FilteringResolver {
+    pub(crate) is_allowed: fn(IpAddr) -> bool,
 }
 
 /// The fetcher may connect to no address of this name.
@@ -198,7 +200,7 @@ impl Resolve for FilteringResolver {
     }
 }
 
-fn fetch_error(error: reqwest::Error) -> FetchError {
+pub(crate) fn fetch_error(error: reqwest::Error) -> FetchError {
     let mut cause = error.source();
     while let Some(inner) = cause {
         if let Some(NoAddress(name)) = inner.downcast_ref() {
@@ -220,41 +222,6 @@ fn with_causes(error: &dyn Error) -> String {
         cause = inner.source();
     }
     text
-}
-
-/// Whether an address belongs to the public internet.
-fn is_public(ip: IpAddr) -> bool {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => is_public_v4(ip),
-        IpAddr::V6(ip) => is_public_v6(ip),
-    }
-}
-
-fn is_public_v4(ip: Ipv4Addr) -> bool {
-    let [a, b, c, _] = ip.octets();
-    let is_reserved = a == 0
-        || a >= 240
-        || (a == 100 && (64..128).contains(&b))
-        || (a == 192 && b == 0 && c == 0)
-        || (a == 192 && b == 88 && c == 99)
-        || (a == 198 && (b == 18 || b == 19));
-    // A public address at which Azure serves the secrets of its virtual machines.
-    let is_metadata = ip == Ipv4Addr::new(168, 63, 129, 16);
-    !(is_reserved
-        || is_metadata
-        || ip.is_private()
-        || ip.is_loopback()
-        || ip.is_link_local()
-        || ip.is_multicast()
-        || ip.is_documentation())
-}
-
-/// All allocated addresses, except ranges that embed IPv4 addresses or are reserved.
-fn is_public_v6(ip: Ipv6Addr) -> bool {
-    let [a, b, ..] = ip.segments();
-    let is_allocated = a & 0xe000 == 0x2000;
-    let is_special = a == 0x2001 && (b < 0x0200 || b == 0x0db8) || a == 0x2002 || a == 0x3fff;
-    is_allocated && !is_special
 }
 
 #[cfg(test)]
@@ -394,7 +361,7 @@ mod tests {
         for ip in
             ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2001:4860:4860::8888"]
         {
-            assert!(is_public(ip.parse().unwrap()), "{ip}");
+            assert!(is_public_address(ip.parse().unwrap()), "{ip}");
         }
         for ip in [
             "0.0.0.0",
@@ -427,7 +394,7 @@ mod tests {
             "2002:a00:1::",
             "3fff::1",
         ] {
-            assert!(!is_public(ip.parse().unwrap()), "{ip}");
+            assert!(!is_public_address(ip.parse().unwrap()), "{ip}");
         }
     }
 }

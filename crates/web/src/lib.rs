@@ -1,4 +1,4 @@
-//! HTTP/1.1: the JSON API, the page, and the WebSocket of the supr door (`docs/protocols/supr-http.md`).
+//! HTTP/1.1: the JSON API, the page, and the WebSockets of the supr and ACP doors (`docs/protocols/supr-http.md`).
 //!
 //! [`serve_web`] accepts connections; `auth/screen.rs` checks every request; `routes.rs` leads it to a handler in `api/`,
 //! to the page, or to `socket/`, which joins the supr door with the sessions. Settings and keys come as data
@@ -9,8 +9,11 @@ mod api;
 mod auth;
 mod body;
 mod connection_life;
+mod exec_door;
+mod executor_http;
 mod fetch;
 mod log_metrics;
+mod mcp;
 mod metrics;
 mod page;
 mod query;
@@ -26,11 +29,12 @@ mod socket;
 mod waiting_heads;
 
 pub use admission::MAX_WAITING_CONNECTIONS;
+pub use api::changes::{ChangesAnswer, MAX_DIFF_BYTES, MAX_LISTED_CHANGES, UndoAnswer};
 pub use api::controls::{ListSkills, SkillInfo};
 pub use api::event_stream::STREAM_KEEP_ALIVE;
 pub use api::events::{DEFAULT_EVENTS, MAX_EVENTS, MAX_EVENTS_BYTES};
 pub use api::media::FILE_PIECE_BYTES;
-pub use api::models::{AgentInfo, HasKey, KeyCheck, ModelCatalog, ModelInfo};
+pub use api::models::{AgentInfo, CurrentCatalog, HasKey, KeyCheck, ModelCatalog, ModelInfo};
 pub use api::sessions::{DEFAULT_SESSIONS, MAX_SEARCHED, MAX_SESSIONS, TitleCheck};
 pub use api::terminal_socket::{MAX_TYPED_BYTES, TERMINAL_PING, TERMINAL_SILENCE, TERMINAL_WRITE_WAIT};
 pub use api::terminals::ProcessApi;
@@ -43,11 +47,19 @@ pub use auth::one_time_link::{ONE_TIME_LINK_LIFE, OneTimeLink};
 pub use auth::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, RATE_CLIENTS, REQUEST_RATE};
 pub use auth::refusal_log::{REFUSAL_LINES, REFUSAL_PATH_CHARS};
 pub use auth::token::{MAX_TOKEN_CHARS, STRONG_TOKEN_CHARS, Token, TokenError};
-pub use auth::token_store::{LearnSecret, STORE_BYTES, StoreError, StoredToken, TokenConfig, TokenStore};
+pub use auth::token_store::{
+    LearnSecret, STORE_BYTES, SharedToken, StoreError, StoredToken, TokenConfig, TokenStore,
+};
 pub use auth::token_watch::TokenWatch;
 pub use body::{BODY_WAIT, MAX_BODY_BYTES, UNREAD_WAIT};
+pub use exec_door::{
+    EXEC_KEEPALIVE, ExecDoorDeps, MAX_ADDRESS_EXEC_CONNECTIONS, MAX_EXEC_CONNECTIONS,
+    MAX_OTHER_USER_EXEC_CONNECTIONS, OWNER_EXEC_CONNECTIONS, serve_exec,
+};
+pub use executor_http::ExecutorHttp;
 pub use fetch::{FETCH_WAIT, FetchError, Fetcher, MAX_REDIRECTS};
 pub use log_metrics::LogMetrics;
+pub use mcp::{FREE_OF_MCP, MAX_LARGE_MCP_BODIES, McpCall, STREAM_AFTER, ServeMcp};
 pub use metrics::{Metrics, OutcomeLabel, ReasonLabel};
 pub use page::{Asset, PAGE};
 pub use random::{RandomSource, system_random};
@@ -61,5 +73,6 @@ pub use server::{
 };
 pub use settings::{WebLimits, WebSettings};
 pub use site::WebDeps;
+pub use socket::acp::{AcpConnection, ServeAcp};
 pub use socket::connections::REPLACEMENT_ROOM;
 pub use socket::{READ_BUFFER_BYTES, WRITE_BUFFER_BYTES};

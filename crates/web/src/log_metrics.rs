@@ -1,10 +1,10 @@
 //! Counts in the metrics what sessions append to the log.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use parlor_log::{EventLog, LogWrite, ObservedLog};
-use parlor_vocab::{NewEntry, RunEnding, RunEvent, RunId, SessionEvent, SessionId};
+use parlor_vocab::{NewEntry, RunEnding, RunEvent, RunId, SessionEvent, SessionId, Timestamp};
 
 use crate::metrics::{Metrics, OutcomeLabel};
 use crate::readiness::Readiness;
@@ -22,8 +22,8 @@ pub struct LogMetrics {
 /// The runs of this process that have not ended.
 #[derive(Default)]
 struct UnfinishedRuns {
-    /// Runs whose input waits for the run before it.
-    queued: HashSet<RunId>,
+    /// Runs whose input waits for the run before it, and since when.
+    queued: HashMap<RunId, Timestamp>,
     active: HashSet<RunId>,
 }
 
@@ -67,7 +67,11 @@ impl LogMetrics {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in appended {
             match &entry.event {
-                SessionEvent::Queued(queued) => insert(&mut runs.queued, &queued.run),
+                SessionEvent::Queued(queued) => {
+                    if runs.queued.len() < COUNTED_RUNS {
+                        runs.queued.insert(queued.run.clone(), entry.at);
+                    }
+                }
                 SessionEvent::Unqueued { runs: gone } => {
                     for run in gone {
                         runs.queued.remove(run);
@@ -76,10 +80,14 @@ impl LogMetrics {
                 SessionEvent::Run { run, event: RunEvent::Started { .. }, .. } => {
                     tracing::info!(session = session.as_str(), run = run.as_str(), "run started");
                     metrics.runs_started.inc();
-                    runs.queued.remove(run);
+                    if let Some(since) = runs.queued.remove(run) {
+                        metrics
+                            .input_wait_seconds
+                            .observe(entry.at.0.saturating_sub(since.0).max(0) as f64 / 1000.0);
+                    }
                     insert(&mut runs.active, run);
                 }
-                SessionEvent::Run { run, event: RunEvent::Ended { ending, .. }, .. } => {
+                SessionEvent::Run { run, event: RunEvent::Ended { ending, duration_ms }, .. } => {
                     let outcome = match ending {
                         RunEnding::Completed { .. } => "completed",
                         RunEnding::Failed(_) => "failed",
@@ -87,20 +95,25 @@ impl LogMetrics {
                     };
                     tracing::info!(session = session.as_str(), run = run.as_str(), outcome, "run ended");
                     metrics.runs_ended.get_or_create(&OutcomeLabel { outcome }).inc();
+                    metrics.run_seconds.observe(*duration_ms as f64 / 1000.0);
                     runs.active.remove(run);
+                }
+                SessionEvent::Run { event: RunEvent::UsageAdded { usage, .. }, .. } => {
+                    metrics.add_usage(*usage)
                 }
                 SessionEvent::Run { .. }
                 | SessionEvent::Created(_)
                 | SessionEvent::Renamed { .. }
                 | SessionEvent::AgentChosen(_)
+                | SessionEvent::ModeChosen { .. }
                 | SessionEvent::Cleared
                 | SessionEvent::Compacted { .. }
                 | SessionEvent::MessageAdded(_) => {}
             }
         }
-        let gauge = |runs: &HashSet<RunId>| i64::try_from(runs.len()).unwrap_or(i64::MAX);
-        metrics.inputs_waiting.set(gauge(&runs.queued));
-        metrics.runs_active.set(gauge(&runs.active));
+        let gauge = |runs: usize| i64::try_from(runs).unwrap_or(i64::MAX);
+        metrics.inputs_waiting.set(gauge(runs.queued.len()));
+        metrics.runs_active.set(gauge(runs.active.len()));
     }
 }
 
@@ -115,7 +128,7 @@ mod tests {
     use std::path::Path;
 
     use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
-    use parlor_vocab::{Clock, EventId, IdSource, QueuedInput, Seq, UserInput};
+    use parlor_vocab::{Clock, EventId, IdSource, QueuedInput, Seq, Usage, UserInput};
 
     use super::*;
 
@@ -156,10 +169,24 @@ mod tests {
         assert_eq!((metrics.inputs_waiting.get(), metrics.runs_active.get()), (1, 0));
         let head = log.append(&lease, head, &[in_run(started, 1)]).await.unwrap();
         assert_eq!((metrics.inputs_waiting.get(), metrics.runs_active.get()), (0, 1));
-        log.append(&lease, head, &[in_run(ended.clone(), 2)]).await.unwrap();
-        assert_eq!((metrics.runs_active.get(), metrics.events.get()), (0, 3));
-        assert!(log.append(&lease, Seq::START, &[in_run(ended, 3)]).await.is_err());
-        assert_eq!((metrics.events.get(), metrics.appends_failed.get()), (3, 1));
+        let usage = Usage { input_tokens: 7, output_tokens: 2, cost_micros: 1_500_000, ..Usage::default() };
+        let used = RunEvent::UsageAdded { usage, model: None };
+        let head = log.append(&lease, head, &[in_run(used, 2)]).await.unwrap();
+        log.append(&lease, head, &[in_run(ended.clone(), 3)]).await.unwrap();
+        assert_eq!((metrics.runs_active.get(), metrics.events.get()), (0, 4));
+        assert!(log.append(&lease, Seq::START, &[in_run(ended, 4)]).await.is_err());
+        assert_eq!((metrics.events.get(), metrics.appends_failed.get()), (4, 1));
+        let text = metrics.render();
+        for line in [
+            "parlor_input_wait_seconds_count 1",
+            "parlor_run_seconds_count 1",
+            "parlor_model_answers_total 1",
+            "parlor_model_tokens_total{kind=\"input\"} 7",
+            "parlor_model_tokens_total{kind=\"output\"} 2",
+            "parlor_model_cost_dollars_total 1.5",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");
+        }
         assert_eq!(metrics.runs_ended.get_or_create(&OutcomeLabel { outcome: "completed" }).get(), 1);
         assert_eq!(metrics.appends_waiting.get(), 0);
     }

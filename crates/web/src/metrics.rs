@@ -4,6 +4,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use parlor_vocab::Usage;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -18,6 +19,9 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 /// The upper bounds of the histogram of append times, in seconds.
 const APPEND_SECONDS: [f64; 12] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
 
+/// The upper bounds of the histograms of runs and of waiting inputs, in seconds.
+const RUN_SECONDS: [f64; 12] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 7200.0];
+
 /// The label of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ReasonLabel {
@@ -30,6 +34,13 @@ pub struct ReasonLabel {
 pub struct OutcomeLabel {
     /// `completed`, `failed` or `stopped`.
     pub outcome: &'static str,
+}
+
+/// The label of counted tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TokenLabel {
+    /// `input`, `output`, `cache_read` or `cache_write`.
+    pub kind: &'static str,
 }
 
 /// All counters. Any thread may change them.
@@ -56,8 +67,18 @@ pub struct Metrics {
     pub runs_ended: Family<OutcomeLabel, Counter>,
     /// Runs that are under way.
     pub runs_active: Gauge,
+    /// How long runs took.
+    pub run_seconds: Histogram,
     /// Inputs that wait for the run before them.
     pub inputs_waiting: Gauge,
+    /// How long inputs waited for the run before them.
+    pub input_wait_seconds: Histogram,
+    /// Answers of models.
+    pub model_answers: Counter,
+    /// Tokens of models, by kind.
+    pub model_tokens: Family<TokenLabel, Counter>,
+    /// The cost of models in dollars, as far as prices are known.
+    pub model_cost: Counter<f64, AtomicU64>,
     /// Events that were appended to the log.
     pub events: Counter,
     /// Appends that the log has not finished.
@@ -84,7 +105,12 @@ impl Default for Metrics {
             runs_started: Counter::default(),
             runs_ended: Family::default(),
             runs_active: Gauge::default(),
+            run_seconds: Histogram::new(RUN_SECONDS),
             inputs_waiting: Gauge::default(),
+            input_wait_seconds: Histogram::new(RUN_SECONDS),
+            model_answers: Counter::default(),
+            model_tokens: Family::default(),
+            model_cost: Counter::default(),
             events: Counter::default(),
             appends_waiting: Gauge::default(),
             appends_failed: Counter::default(),
@@ -114,6 +140,17 @@ impl Metrics {
         all.register("runs_ended", "Runs that ended", self.runs_ended.clone());
         all.register("runs_active", "Runs under way", self.runs_active.clone());
         all.register("inputs_waiting", "Inputs that wait for a run before them", self.inputs_waiting.clone());
+        let (name, help) = ("run", "How long runs take");
+        all.register_with_unit(name, help, Unit::Seconds, self.run_seconds.clone());
+        let (name, help) = ("input_wait", "How long inputs wait for a run before them");
+        all.register_with_unit(name, help, Unit::Seconds, self.input_wait_seconds.clone());
+        all.register("model_answers", "Answers of models", self.model_answers.clone());
+        all.register("model_tokens", "Tokens of models", self.model_tokens.clone());
+        all.register(
+            "model_cost_dollars",
+            "The cost of models where prices are known",
+            self.model_cost.clone(),
+        );
         all.register("log_events", "Events appended to the log", self.events.clone());
         all.register("log_appends_waiting", "Appends that are not finished", self.appends_waiting.clone());
         all.register("log_appends_failed", "Appends that failed", self.appends_failed.clone());
@@ -121,6 +158,20 @@ impl Metrics {
         all.register_with_unit(name, help, Unit::Seconds, self.append_seconds.clone());
         let (name, help) = ("started", "When the server was started, since 1970");
         all.register_with_unit(name, help, Unit::Seconds, self.started.clone());
+    }
+
+    /// Counts what one answer of a model used.
+    pub(crate) fn add_usage(&self, usage: Usage) {
+        self.model_answers.inc();
+        self.model_cost.inc_by(usage.cost_micros as f64 / 1_000_000.0);
+        for (kind, tokens) in [
+            ("input", usage.input_tokens),
+            ("output", usage.output_tokens),
+            ("cache_read", usage.cache_read_tokens),
+            ("cache_write", usage.cache_write_tokens),
+        ] {
+            self.model_tokens.get_or_create(&TokenLabel { kind }).inc_by(tokens);
+        }
     }
 
     /// All counters as text.
@@ -134,6 +185,8 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -153,6 +206,38 @@ mod tests {
             "# EOF",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_dashboard_and_the_alerts_name_metrics_that_exist() {
+        let metrics = Metrics::default();
+        // A family without a value is not rendered.
+        metrics.add_usage(Usage::default());
+        for family in [&metrics.refused, &metrics.requests_refused] {
+            family.get_or_create(&ReasonLabel { reason: "origin" }).inc();
+        }
+        metrics.runs_ended.get_or_create(&OutcomeLabel { outcome: "completed" }).inc();
+        let text = metrics.render();
+        for file in ["grafana-dashboard.json", "prometheus-alerts.yml"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples").join(file);
+            let example = std::fs::read_to_string(&path).unwrap();
+            let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+            let mut names: Vec<&str> = example
+                .split(|letter: char| !is_name(letter))
+                .filter(|word| word.starts_with("parlor_"))
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            assert!(names.len() > 3, "{file} names too few metrics: {names:?}");
+            for name in names {
+                let endings = ["_total", "_bucket", "_count", "_sum"];
+                let family = endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+                assert!(
+                    text.contains(&format!("# TYPE {family} ")),
+                    "{file} names {name}, which does not exist"
+                );
+            }
         }
     }
 }

@@ -17,7 +17,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const CHECK_WAIT: Duration = Duration::from_secs(5);
 
 /// The reason if a check takes longer.
-const NO_ANSWER: &str = "the disk that holds parlor.db has not answered for 5 seconds";
+const NO_ANSWER: &str =
+    "the log has not answered for 5 seconds: the disk that holds parlor.db, or the database and its standby";
 
 /// Whether the server can record messages.
 pub struct Readiness {
@@ -85,6 +86,7 @@ impl Readiness {
             // These concern one session, or a log that is not open yet.
             LogError::Conflict { .. }
             | LogError::Held { .. }
+            | LogError::OtherWorkspace { .. }
             | LogError::NotHeld { .. }
             | LogError::UnknownSession(_)
             | LogError::Unreadable { .. }

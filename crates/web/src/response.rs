@@ -39,6 +39,11 @@ pub(crate) fn empty(status: StatusCode) -> Response {
     response
 }
 
+/// The response to a request that changes something, if clients may not send.
+pub(crate) fn read_only() -> Response {
+    text(StatusCode::FORBIDDEN, "allow_from in [channels.supr] lets clients only read")
+}
+
 /// The response for a path that does not exist.
 pub(crate) fn not_found() -> Response {
     text(StatusCode::NOT_FOUND, "404 page not found")

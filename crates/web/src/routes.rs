@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, delete, get, post, put};
+use serde::Serialize;
 
 use crate::api::{
-    console, controls, events, health, login, media, models, processes, sessions, terminal_socket, token,
-    transcript, usage,
+    changes, console, controls, events, health, login, media, mode, models, nodes, processes, questions,
+    sessions, terminal_socket, token, transcript, usage,
 };
 use crate::auth::screen::screen;
+use crate::mcp;
 use crate::page;
-use crate::response::not_found;
+use crate::response::{json, not_found};
 use crate::site::Site;
 use crate::socket;
 
@@ -22,6 +25,9 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("GET", "/login"),
     ("POST", "/login"),
     ("GET", "/assets/{name}"),
+    ("GET", "/acp"),
+    ("POST", "/mcp"),
+    ("DELETE", "/mcp"),
     ("GET", "/supr/ws"),
     ("GET", "/pico/ws"),
     ("GET", "/api/supr/token"),
@@ -51,12 +57,19 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("PATCH", "/api/sessions/{id}"),
     ("DELETE", "/api/sessions/{id}"),
     ("GET", "/api/sessions/{id}/events"),
+    ("GET", "/api/sessions/{id}/runs/{run}/changes"),
+    ("POST", "/api/sessions/{id}/runs/{run}/undo"),
+    ("GET", "/api/sessions/{id}/mode"),
+    ("PUT", "/api/sessions/{id}/mode"),
+    ("GET", "/api/sessions/{id}/questions"),
+    ("POST", "/api/sessions/{id}/questions/{question}/answer"),
     ("GET", "/api/choices"),
     ("GET", "/api/media/{id}"),
     ("GET", "/api/processes"),
     ("POST", "/api/processes"),
     ("DELETE", "/api/processes/{id}"),
     ("GET", "/api/processes/{id}/ws"),
+    ("GET", "/api/nodes"),
     ("GET", "/api/usage"),
     ("GET", "/api/config"),
     ("GET", "/api/channels/catalog"),
@@ -68,12 +81,19 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("GET", "/metrics"),
 ];
 
+/// The answer for a document that does not exist.
+#[derive(Serialize)]
+struct NotFound {
+    error: &'static str,
+}
+
 /// The routes of `site`, behind the checks that every request has to pass.
 pub(crate) fn router(site: Arc<Site>) -> Router {
     let mut router = Router::new();
     for path in ["/supr/ws", "/supr/ws/", "/pico/ws", "/pico/ws/"] {
         router = router.route(path, any(socket::accept));
     }
+    router = router.route("/acp", any(socket::acp::accept)).route(mcp::MCP_PATH, any(mcp::answer));
     for channel in ["supr", "pico"] {
         router = router
             .route(&format!("/api/{channel}/token"), get(token::token).post(token::rotate))
@@ -97,6 +117,11 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
         .route("/api/sessions", get(sessions::list))
         .route("/api/sessions/{id}", get(transcript::read).patch(sessions::rename).delete(sessions::delete))
         .route("/api/sessions/{id}/events", get(events::events))
+        .route("/api/sessions/{id}/runs/{run}/changes", get(changes::read))
+        .route("/api/sessions/{id}/runs/{run}/undo", post(changes::undo))
+        .route("/api/sessions/{id}/mode", get(mode::read).put(mode::choose))
+        .route("/api/sessions/{id}/questions", get(questions::list))
+        .route("/api/sessions/{id}/questions/{question}/answer", post(questions::answer))
         .route("/api/supr/claim", post(token::claim))
         .route("/api/supr/logout", post(token::sign_out))
         .route("/login", get(login::form).post(login::sign_in))
@@ -105,6 +130,7 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
         .route("/api/processes", get(processes::list).post(processes::start))
         .route("/api/processes/{id}", delete(processes::end))
         .route("/api/processes/{id}/ws", any(terminal_socket::accept))
+        .route("/api/nodes", get(nodes::nodes))
         .route("/api/usage", get(usage::usage))
         .route("/api/config", get(console::config))
         .route("/api/channels/catalog", get(console::catalog))
@@ -114,6 +140,11 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
+        // Clients of the MCP door look here for a login, which there is none of.
+        .route(
+            "/.well-known/{*path}",
+            any(async || json(StatusCode::NOT_FOUND, &NotFound { error: "not found" })),
+        )
         .fallback(page::page_or_asset)
         .method_not_allowed_fallback(async || not_found())
         .layer(from_fn_with_state(Arc::clone(&site), screen))

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::api::controls::ListSkills;
-use crate::api::models::ModelCatalog;
+use crate::api::models::CurrentCatalog;
 use crate::api::sessions::TitleCheck;
 use crate::api::terminals::ProcessApi;
 use crate::auth::forwarded::client_address;
@@ -25,12 +25,14 @@ use crate::auth::one_time_link::OneTimeLink;
 use crate::auth::rate::RateLimiter;
 use crate::auth::refusal_log::RefusalLog;
 use crate::auth::token_store::TokenStore;
+use crate::mcp::{OpenCalls, ServeMcp};
 use crate::metrics::{Metrics, ReasonLabel};
 use crate::page::Asset;
 use crate::random::RandomSource;
 use crate::readiness::Readiness;
 use crate::response_memory::{MAX_SESSION_READERS, NoMemory};
 use crate::settings::WebSettings;
+use crate::socket::acp::ServeAcp;
 use crate::socket::connections::Connections;
 use crate::socket::handshake::HandshakeError;
 
@@ -49,11 +51,15 @@ pub struct WebDeps {
     /// Decides which titles a session may be given.
     pub check_title: TitleCheck,
     /// The agents and models that clients can choose from.
-    pub catalog: ModelCatalog,
+    pub catalog: Arc<CurrentCatalog>,
     /// The skills that consoles list.
     pub skills: ListSkills,
     /// The terminals of this server, and the processes that other servers share.
     pub processes: Arc<ProcessApi>,
+    /// Serves the clients of the ACP door.
+    pub serve_acp: ServeAcp,
+    /// Serves the requests of the MCP door.
+    pub serve_mcp: ServeMcp,
     /// The counters that `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// The budget that all large messages and answers share.
@@ -84,6 +90,8 @@ pub(crate) struct Site {
     is_enabled: AtomicBool,
     /// One permit for each answer that may read through a session at a time.
     session_readers: Arc<Semaphore>,
+    /// The open requests of the MCP door.
+    pub(crate) mcp_calls: Arc<OpenCalls>,
     /// The tasks of all connections and sockets.
     pub(crate) tasks: TaskTracker,
     stop: CancellationToken,
@@ -109,6 +117,7 @@ impl Site {
             ids: Arc::new(TimeOrderedIds::new(Arc::clone(&deps.clock))),
             is_enabled: AtomicBool::new(deps.settings.is_enabled),
             session_readers: Arc::new(Semaphore::new(MAX_SESSION_READERS)),
+            mcp_calls: Arc::new(OpenCalls::new(deps.settings.max_connections)),
             tasks: TaskTracker::new(),
             stop,
             deps,

@@ -37,7 +37,7 @@ pub(crate) async fn models(State(site): State<Arc<Site>>) -> Response {
         configured: bool,
         is_default: bool,
     }
-    let agents = site.deps.catalog.available_agents().await;
+    let agents = site.deps.catalog.now().available_agents().await;
     let models: Vec<Model<'_>> = agents
         .iter()
         .enumerate()
@@ -60,7 +60,7 @@ pub(crate) async fn models(State(site): State<Arc<Site>>) -> Response {
 /// The settings, without secrets.
 pub(crate) async fn config(State(site): State<Arc<Site>>) -> Response {
     let settings = &site.deps.settings;
-    let agents = site.deps.catalog.available_agents().await;
+    let agents = site.deps.catalog.now().available_agents().await;
     let agents: Vec<_> = agents
         .iter()
         .map(|agent| json!({ "id": agent.id, "name": agent.name, "default": agent.is_default }))

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::path_id::PathId;
+use crate::body::json_object;
 use crate::query::number;
 use crate::response::json as json_response;
 use crate::site::Site;
@@ -61,12 +62,12 @@ pub(crate) async fn set_tool(State(site): State<Arc<Site>>, PathId(name): PathId
     if site.deps.sessions.tools().find(&name).is_err() {
         return refused(StatusCode::NOT_FOUND, &format!("tool {name:?} not found"));
     }
-    match serde_json::from_slice(&body) {
+    match json_object(&body) {
         Ok(ToolState { enabled: true }) => json_response(StatusCode::OK, &json!({ "status": "ok" })),
         Ok(ToolState { enabled: false }) => {
             let reason = format!(
                 "parlor does not write its settings: list the tools of an agent, without {name}, as tools in [agents.NAME] of {}",
-                site.deps.catalog.settings_file
+                site.deps.catalog.now().settings_file
             );
             refused(StatusCode::CONFLICT, &reason)
         }
@@ -102,10 +103,10 @@ pub(crate) async fn set_default_model(State(site): State<Arc<Site>>, body: Bytes
     struct Choice {
         model_name: String,
     }
-    let Ok(Choice { model_name }) = serde_json::from_slice(&body) else {
+    let Ok(Choice { model_name }) = json_object(&body) else {
         return refused(StatusCode::BAD_REQUEST, "the body is {\"model_name\":\"…\"}");
     };
-    let catalog = &site.deps.catalog;
+    let catalog = site.deps.catalog.now();
     let agents = catalog.available_agents().await;
     let is_named = |agent: &super::models::AgentInfo| {
         agent.id == model_name || agent.model.as_deref() == Some(model_name.as_str())

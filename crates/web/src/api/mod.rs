@@ -2,6 +2,7 @@
 //!
 //! `docs/openapi.json` describes all of them; `routes.rs` says which path leads to which handler.
 
+pub(crate) mod changes;
 pub(crate) mod console;
 pub(crate) mod controls;
 pub(crate) mod event_stream;
@@ -9,9 +10,12 @@ pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod login;
 pub(crate) mod media;
+pub(crate) mod mode;
 pub(crate) mod models;
+pub(crate) mod nodes;
 mod path_id;
 pub(crate) mod processes;
+pub(crate) mod questions;
 mod session_error;
 pub(crate) mod sessions;
 pub(crate) mod terminal_socket;

@@ -1,7 +1,7 @@
 //! The agents, models and reasoning levels that a client can choose for a message.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -64,6 +64,25 @@ pub struct ModelCatalog {
     pub model_has_key: KeyCheck<HasKey>,
 }
 
+/// The catalog of now. A reload of the settings replaces it.
+pub struct CurrentCatalog(RwLock<Arc<ModelCatalog>>);
+
+impl CurrentCatalog {
+    /// Starts with `catalog`.
+    pub fn new(catalog: ModelCatalog) -> Self {
+        Self(RwLock::new(Arc::new(catalog)))
+    }
+
+    /// Shows `catalog` to clients from now on.
+    pub fn replace(&self, catalog: ModelCatalog) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalog);
+    }
+
+    pub(crate) fn now(&self) -> Arc<ModelCatalog> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 impl ModelCatalog {
     /// The agents that clients see now (see [`AgentInfo::needs_key`]).
     pub(crate) async fn available_agents(&self) -> Vec<AgentInfo> {
@@ -97,7 +116,7 @@ pub(super) fn default_agent(agents: &[AgentInfo]) -> &str {
 
 /// Handles the request for the agents, models and reasoning levels.
 pub(crate) async fn choices(State(site): State<Arc<Site>>) -> Response {
-    let catalog = &site.deps.catalog;
+    let catalog = site.deps.catalog.now();
     let (agents, models) = (catalog.available_agents().await, catalog.available_models().await);
     let agent_objects: Vec<_> = agents
         .iter()

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::path_id::PathId;
 use super::terminals::ProcessApiError;
+use crate::body::json_object;
 use crate::response::{empty, json, text};
 use crate::response_memory::ResponseMemory;
 use crate::site::Site;
@@ -30,7 +31,7 @@ pub(crate) async fn start(State(site): State<Arc<Site>>, body: Bytes) -> Respons
         cols: Option<Cells>,
         rows: Option<Cells>,
     }
-    let new_process = if body.is_empty() { Ok(NewProcess::default()) } else { serde_json::from_slice(&body) };
+    let new_process = if body.is_empty() { Ok(NewProcess::default()) } else { json_object(&body) };
     let Ok(NewProcess { command, cols, rows }) = new_process else {
         let usage = "the body is {\"command\":[\"PROGRAM\",\"ARGUMENT\"…],\"cols\":80,\"rows\":24}; all of it may be left out";
         return text(StatusCode::BAD_REQUEST, usage);

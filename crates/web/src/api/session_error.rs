@@ -11,6 +11,8 @@ use crate::response::text;
 pub(crate) enum SessionApiError {
     /// There is no session or file with that id: status 404.
     Unknown,
+    /// No changes of the run are kept: status 404.
+    NoChanges(String),
     /// The request itself is wrong: status 400.
     Invalid(String),
     /// A run, another process or a full queue is in the way: status 409.
@@ -27,6 +29,7 @@ impl SessionApiError {
     pub(crate) fn response(self) -> Response {
         match self {
             Self::Unknown => text(StatusCode::NOT_FOUND, "session not found"),
+            Self::NoChanges(reason) => text(StatusCode::NOT_FOUND, &reason),
             Self::Invalid(reason) => text(StatusCode::BAD_REQUEST, &reason),
             Self::Busy(reason) => text(StatusCode::CONFLICT, &reason),
             Self::NoReply(reason) => text(StatusCode::GATEWAY_TIMEOUT, &reason),
@@ -65,6 +68,7 @@ impl From<SessionRefusal> for SessionApiError {
             refusal,
             SessionRefusal::Busy { .. }
                 | SessionRefusal::SessionHeld { .. }
+                | SessionRefusal::NoNode { .. }
                 | SessionRefusal::QueueFull { .. }
                 | SessionRefusal::Compacting
                 | SessionRefusal::BackgroundProcesses

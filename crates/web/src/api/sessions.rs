@@ -8,14 +8,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use parlor_doors::question_json;
 use parlor_doors::supr::{error_code, event_type};
 use parlor_engine::{SessionOwner, Sessions};
 use parlor_log::{Erased, MAX_PAGE, PageRequest, SessionRecord};
 use parlor_vocab::{RunEvent, Seq, SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionUpdate};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::path_id::PathId;
 use super::session_error::SessionApiError;
+use crate::body::json_object;
 use crate::query::{first, number};
 use crate::response::{empty, json, text};
 use crate::response_memory::ResponseMemory;
@@ -67,6 +70,9 @@ struct SessionInfo {
     /// Whether clients of this server can send to it: false if another process has it open and it cannot be joined.
     here: bool,
     last_event: Option<LastEvent>,
+    /// The question that its run asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    question: Option<Value>,
 }
 
 /// The newest event of a session.
@@ -104,7 +110,7 @@ pub(crate) async fn rename(State(site): State<Arc<Site>>, PathId(id): PathId, bo
     struct NewTitle {
         title: String,
     }
-    let Ok(NewTitle { title }) = serde_json::from_slice(&body) else {
+    let Ok(NewTitle { title }) = json_object(&body) else {
         return text(StatusCode::BAD_REQUEST, "the body is {\"title\":\"…\"}");
     };
     match rename_session(&site.deps.sessions, &id, &title, site.deps.check_title).await {
@@ -219,6 +225,7 @@ async fn session_info(sessions: &Sessions, record: &SessionRecord) -> SessionInf
         queued,
         here: owner != SessionOwner::OtherProcess,
         last_event: last_event(sessions, record).await,
+        question: sessions.pending_question(record).await.ok().flatten().as_ref().map(question_json),
     }
 }
 

@@ -78,7 +78,7 @@ impl ProcessApi {
         size: TerminalSize,
     ) -> Result<ProcessInfo, ProcessApiError> {
         if !self.may_start {
-            let reason = "allow_from in [channels.supr] of parlor.toml lets nobody do this here; add \"supr-user\" to it";
+            let reason = "[channels.supr] of parlor.toml lets nobody do this here: it has terminals = false, or allow_from without \"supr-user\"";
             return Err(ProcessApiError::Forbidden(reason.to_owned()));
         }
         let command =

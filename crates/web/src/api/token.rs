@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::auth::cookie::{self, Cookie, CookieHolder};
 use crate::auth::forwarded::client_address;
 use crate::auth::token_store::{StoreError, StoredToken};
+use crate::body::json_object;
 use crate::query::first;
 use crate::response::{empty, json, text};
 use crate::site::Site;
@@ -78,7 +79,7 @@ pub(crate) async fn claim(State(site): State<Arc<Site>>, parts: Parts, body: Byt
         Token(String),
     }
     let stored = site.deps.tokens.now();
-    match serde_json::from_slice(&body) {
+    match json_object(&body) {
         Ok(Claim::Code(code)) => {
             if !site.deps.one_time_link.as_ref().is_some_and(|link| link.accepts(&code)) {
                 let reason = "this link has been used or is too old: start parlor serve again, or enter what parlor token prints";
@@ -115,7 +116,7 @@ pub(crate) async fn sign_out(State(site): State<Arc<Site>>, parts: Parts, body: 
         #[serde(default)]
         all: bool,
     }
-    let asked = if body.is_empty() { Ok(SignOut::default()) } else { serde_json::from_slice(&body) };
+    let asked = if body.is_empty() { Ok(SignOut::default()) } else { json_object(&body) };
     let Ok(SignOut { all }) = asked else {
         return text(
             StatusCode::BAD_REQUEST,

@@ -12,8 +12,9 @@ use axum::response::Response;
 use super::cors;
 use super::forwarded::{Forwarded, client_address, client_group};
 use super::request_source::{ConnectionEnds, direct_host, host, is_this_server};
-use super::trust::is_trusted;
+use super::trust::{has_bearer_token, is_trusted};
 use crate::body::{BodyError, MAX_BODY_BYTES, read};
+use crate::mcp::MCP_PATH;
 use crate::metrics::ReasonLabel;
 use crate::response::text;
 use crate::site::Site;
@@ -166,6 +167,14 @@ async fn check(site: &Site, request: Request) -> Result<Request, Rejection> {
     if needs_token && !is_trusted(site, &parts, ends) {
         return Err(Rejection::NoToken);
     }
+    // Programs of the machine get in without a token elsewhere; here they would get tools.
+    if path == MCP_PATH && !is_preflight && !has_bearer_token(&parts.headers, &site.deps.tokens.now().token) {
+        return Err(Rejection::NoToken);
+    }
+    // The door has a larger limit for bodies.
+    if path == MCP_PATH {
+        return Ok(Request::from_parts(parts, body));
+    }
     if matches!(parts.method, Method::GET | Method::HEAD) {
         return Ok(Request::from_parts(parts, Body::empty()));
     }
@@ -188,7 +197,7 @@ fn is_handshake(path: &str) -> bool {
         let id = path.strip_prefix("/api/processes/").and_then(|rest| rest.strip_suffix("/ws"));
         id.is_some_and(|id| !id.is_empty() && !id.contains('/'))
     };
-    matches!(path, "/supr/ws" | "/supr/ws/" | "/pico/ws" | "/pico/ws/") || is_terminal()
+    matches!(path, "/acp" | "/supr/ws" | "/supr/ws/" | "/pico/ws" | "/pico/ws/") || is_terminal()
 }
 
 fn add_security_headers(headers: &mut HeaderMap) {

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use parlor_transport::PeerUser;
 use rustix::fs::{FlockOperation, flock};
@@ -72,6 +72,9 @@ pub enum StoreError {
         /// What is wrong with its content.
         why: String,
     },
+    /// The token that servers share cannot be read or changed.
+    #[error("cannot use the token in the database: {0}")]
+    Shared(String),
     /// The token in the file is invalid.
     #[error("{}: {error}", file.display())]
     InvalidToken {
@@ -80,6 +83,15 @@ pub enum StoreError {
         /// What is wrong with the token.
         error: TokenError,
     },
+}
+
+/// Where servers with state folders of their own keep the token that they share. The calls block.
+pub trait SharedToken: Send + Sync {
+    /// The content that counts now.
+    fn load(&self) -> Result<Vec<u8>, String>;
+
+    /// Replaces the content. Returns false if it is no longer `expected`.
+    fn replace(&self, expected: &[u8], new: &[u8]) -> Result<bool, String>;
 }
 
 /// The content of the file.
@@ -123,6 +135,8 @@ pub struct TokenStore {
     random: RandomSource,
     learn: Option<LearnSecret>,
     cache: Mutex<Cache>,
+    /// If it is set, the file has a copy of what is there.
+    shared: OnceLock<Arc<dyn SharedToken>>,
     /// The number of evictions in the cache, for the sockets that have to close.
     evictions: watch::Sender<u64>,
 }
@@ -147,7 +161,7 @@ impl TokenStore {
         let stored = Arc::new(merge(&file, &configured, content)?);
         let evictions = watch::Sender::new(stored.evictions);
         let cache = Mutex::new(Cache { version: None, stored });
-        Ok(Self { file, configured, random, learn: None, cache, evictions })
+        Ok(Self { file, configured, random, learn: None, cache, shared: OnceLock::new(), evictions })
     }
 
     /// Passes the token, each later token and their cookies to `learn`.
@@ -198,39 +212,93 @@ impl TokenStore {
         if self.configured.token.is_some() {
             return Err(StoreError::Configured);
         }
-        let _lock = lock(&self.file)?;
-        let mut content = load(&self.file)?.unwrap_or_default();
-        content.token = hex((self.random)());
-        content.evictions = content.evictions.saturating_add(new_evictions);
-        self.replace(content)
+        let token = hex((self.random)());
+        let rotate = |content: &mut TokenFile| {
+            content.token.clone_from(&token);
+            content.evictions = content.evictions.saturating_add(new_evictions);
+            true
+        };
+        self.change(rotate).map(|(stored, _)| stored)
     }
 
     /// Makes a token if there is none, and allows browsers from `origin` if no origin is set. Also returns whether it
     /// changed anything. Blocks until the change is on the disk.
     pub fn set_up(&self, origin: Option<&str>) -> Result<(Arc<StoredToken>, bool), StoreError> {
-        let _lock = lock(&self.file)?;
-        let mut content = load(&self.file)?.unwrap_or_default();
-        let mut changed = false;
-        if content.token.is_empty() && self.configured.token.is_none() {
-            content.token = hex((self.random)());
-            changed = true;
-        }
-        if let Some(origin) = origin
-            && content.allow_origins.is_empty()
-            && self.configured.allow_origins.is_empty()
-        {
-            content.allow_origins.push(origin.to_owned());
-            changed = true;
-        }
-        if changed { Ok((self.replace(content)?, true)) } else { Ok((self.now(), false)) }
+        self.change(|content| {
+            let mut changed = false;
+            if content.token.is_empty() && self.configured.token.is_none() {
+                content.token = hex((self.random)());
+                changed = true;
+            }
+            if let Some(origin) = origin
+                && content.allow_origins.is_empty()
+                && self.configured.allow_origins.is_empty()
+            {
+                content.allow_origins.push(origin.to_owned());
+                changed = true;
+            }
+            changed
+        })
     }
 
     /// Invalidates the cookies of all browsers; the token stays. Blocks until it is on the disk.
     pub fn sign_out(&self) -> Result<Arc<StoredToken>, StoreError> {
+        let sign_out = |content: &mut TokenFile| {
+            content.sign_outs += 1;
+            true
+        };
+        self.change(sign_out).map(|(stored, _)| stored)
+    }
+
+    /// The content of the file, for the first of several servers that share it. `None` if the settings have the token: then
+    /// each server has its own.
+    pub fn content_to_share(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        if self.configured.token.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(encode(&load(&self.file)?.unwrap_or_default())))
+    }
+
+    /// Keeps the token in `shared` from now on. Later calls change nothing.
+    pub fn share(&self, shared: Arc<dyn SharedToken>) {
+        let _ = self.shared.set(shared);
+    }
+
+    /// Takes over what another server has shared. Blocks until it is on the disk.
+    pub fn accept_shared(&self, content: &[u8]) -> Result<(), StoreError> {
         let _lock = lock(&self.file)?;
-        let mut content = load(&self.file)?.unwrap_or_default();
-        content.sign_outs += 1;
-        self.replace(content)
+        let content = decode_shared(content)?;
+        // Checked first, so that a damaged value does not replace a token that works.
+        merge(&self.file, &self.configured, content.clone())?;
+        self.replace(content).map(drop)
+    }
+
+    /// Changes the content of the file, and of what is shared, if `change` returns true. It may be called several times.
+    fn change(
+        &self,
+        change: impl Fn(&mut TokenFile) -> bool,
+    ) -> Result<(Arc<StoredToken>, bool), StoreError> {
+        let _lock = lock(&self.file)?;
+        let content = match self.shared.get() {
+            None => {
+                let mut content = load(&self.file)?.unwrap_or_default();
+                change(&mut content).then_some(content)
+            }
+            Some(shared) => loop {
+                let seen = shared.load().map_err(StoreError::Shared)?;
+                let mut content = decode_shared(&seen)?;
+                if !change(&mut content) {
+                    break None;
+                }
+                if shared.replace(&seen, &encode(&content)).map_err(StoreError::Shared)? {
+                    break Some(content);
+                }
+            },
+        };
+        match content {
+            Some(content) => Ok((self.replace(content)?, true)),
+            None => Ok((self.now(), false)),
+        }
     }
 
     fn replace(&self, content: TokenFile) -> Result<Arc<StoredToken>, StoreError> {
@@ -306,10 +374,19 @@ pub(super) fn load(file: &Path) -> Result<Option<TokenFile>, StoreError> {
     serde_json::from_str(&text).map(Some).map_err(|error| content(error.to_string()))
 }
 
+fn decode_shared(content: &[u8]) -> Result<TokenFile, StoreError> {
+    let failed = |error: serde_json::Error| StoreError::Shared(error.to_string());
+    serde_json::from_slice(content).map_err(failed)
+}
+
+fn encode(content: &TokenFile) -> Vec<u8> {
+    serde_json::to_vec(content).expect("texts and numbers can be written as JSON")
+}
+
 /// Replaces the file in one step.
 fn save(file: &Path, content: &TokenFile) -> Result<(), StoreError> {
     let write = || -> io::Result<()> {
-        let mut text = serde_json::to_vec(content)?;
+        let mut text = encode(content);
         text.push(b'\n');
         let draft = file.with_extension("json.new");
         match std::fs::remove_file(&draft) {

@@ -37,6 +37,7 @@ pub(crate) enum HandshakeError {
     Version,
     Origin,
     Key,
+    ReadOnly,
 }
 
 impl HandshakeError {
@@ -52,6 +53,7 @@ impl HandshakeError {
             Self::Version => "version",
             Self::Origin => "origin",
             Self::Key => "key",
+            Self::ReadOnly => "read_only",
         }
     }
 
@@ -70,7 +72,7 @@ impl HandshakeError {
             }
             Self::Method => text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
             Self::Version | Self::Key => text(bad, "Bad Request"),
-            Self::Origin => text(StatusCode::FORBIDDEN, "Forbidden"),
+            Self::Origin | Self::ReadOnly => text(StatusCode::FORBIDDEN, "Forbidden"),
         }
     }
 }
@@ -80,6 +82,11 @@ impl HandshakeError {
 pub(crate) struct Authenticated {
     /// It sent the token as a subprotocol, which the answer has to repeat.
     by_subprotocol: bool,
+}
+
+impl Authenticated {
+    /// It sent the token in a header, or needs none.
+    pub(crate) const WITHOUT_SUBPROTOCOL: Self = Self { by_subprotocol: false };
 }
 
 /// Checks that the client has the token: as a subprotocol, in `Authorization`, or in the query if that is allowed.

@@ -1,5 +1,6 @@
-//! WebSockets of the supr door: from the handshake to the client that is served.
+//! WebSockets of the supr and ACP doors: from the handshake to the client that is served.
 
+pub(crate) mod acp;
 pub(crate) mod connections;
 mod extensions;
 pub(crate) mod handshake;

@@ -32,7 +32,7 @@ pub(super) async fn serve_supr(
 
 async fn connection_params(site: &Site, query: HandshakeQuery) -> ConnectionParams {
     let session = |id: &str| SessionId::parse(id).expect("the handshake checked the length");
-    let mut agents = site.deps.catalog.available_agents().await;
+    let mut agents = site.deps.catalog.now().available_agents().await;
     agents.sort_by_key(|agent| !agent.is_default);
     let agents = agents.into_iter().map(|agent| (agent.id, agent.name)).collect();
     ConnectionParams {

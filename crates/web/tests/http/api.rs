@@ -218,6 +218,24 @@ async fn sessions_are_found_and_renamed() {
 }
 
 #[tokio::test]
+async fn the_mode_of_a_session_is_chosen_and_read() {
+    let server = Server::start().await;
+    assert_eq!(server.request("GET /api/sessions/c/mode").await.json(), json!({"mode": null}));
+    let chosen = server.request_with_body("PUT /api/sessions/c/mode", r#"{"mode":"read-only"}"#).await;
+    assert_eq!(chosen.json(), json!({"mode": "read-only"}));
+    assert_eq!(server.request("GET /api/sessions/c/mode").await.json(), json!({"mode": "read-only"}));
+    for body in ["", "{}", r#"{"mode":"root"}"#, r#"["full"]"#] {
+        let refused = server.request_with_body("PUT /api/sessions/c/mode", body).await;
+        let expected = r#"the body is {"mode":"read-only"}, {"mode":"workspace"} or {"mode":"full"}"#;
+        refused.assert_text(400, expected);
+    }
+    let unknown = server.request_with_body("PUT /api/sessions/x/mode", r#"{"mode":"full"}"#).await;
+    unknown.assert_text(404, "session not found");
+    let held = server.request_with_body("PUT /api/sessions/b/mode", r#"{"mode":"full"}"#).await;
+    assert_eq!(held.status, 409, "{held:?}");
+}
+
+#[tokio::test]
 async fn events_are_returned_page_by_page() {
     let server = Server::start().await;
     let renames = (2..=1100).map(|number| SessionEvent::Renamed { title: number.to_string() });

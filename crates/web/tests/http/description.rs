@@ -54,4 +54,13 @@ async fn the_description_excludes_what_the_server_refuses() {
     assert!(forms.iter().all(|form| form["additionalProperties"] == false), "{claim}");
     let both = server.request_with_body("POST /api/supr/claim", r#"{"code":"c","token":"t"}"#).await;
     assert_eq!(both.status, 400);
+    // A body is an object, and an array of its members is not.
+    for (request, array) in [
+        ("POST /api/supr/logout", "[]"),
+        ("POST /api/processes", "[]"),
+        ("PATCH /api/sessions/c", r#"["title"]"#),
+        ("PUT /api/tools/shell/state", "[true]"),
+    ] {
+        assert_eq!(server.request_with_body(request, array).await.status, 400, "{request} {array}");
+    }
 }

@@ -82,6 +82,22 @@ async fn the_token_is_checked_before_the_origin_and_the_upgrade() {
 }
 
 #[tokio::test]
+async fn the_acp_door_needs_the_token_a_listed_origin_and_the_right_to_send() {
+    let server =
+        Server::with(|options| options.configured.allow_origins = vec!["http://a:1".to_owned()]).await;
+    for (headers, status) in [
+        (String::new(), 401),
+        ("Authorization: Bearer no".to_owned(), 401),
+        (format!("{}\nOrigin: http://a:2", bearer()), 403),
+        (format!("{}\nOrigin: http://a:1", bearer()), 101),
+    ] {
+        assert_eq!(server.handshake("/acp", &headers).await.status, status, "{headers}");
+    }
+    let read_only = Server::with(|options| options.settings.may_send = false).await;
+    assert_eq!(read_only.handshake("/acp", &bearer()).await.status, 403);
+}
+
+#[tokio::test]
 async fn an_invalid_handshake_fails_at_its_first_mistake() {
     let server =
         Server::with(|options| options.configured.allow_origins = vec!["http://a:1".to_owned()]).await;
@@ -235,6 +251,18 @@ async fn a_read_only_client_gets_no_answer_to_its_messages() {
     client.send(Message::text(json!({"type": "ping"}).to_string())).await.unwrap();
     assert_eq!(frame(&mut client).await["type"], "pong");
     server.request("GET /api/sessions/a").await.assert_text(404, "session not found");
+}
+
+#[tokio::test]
+async fn clients_that_may_only_read_cannot_answer_questions_or_undo_runs() {
+    let server = Server::with(|options| options.settings.may_send = false).await;
+    let allow_from = "allow_from in [channels.supr] lets clients only read";
+    for path in ["questions/q/answer", "runs/r/undo"] {
+        let request = format!("POST /api/sessions/a/{path}\n{}", bearer());
+        server.request(&request).await.assert_text(403, allow_from);
+    }
+    let mode = format!("PUT /api/sessions/a/mode\n{}", bearer());
+    server.request(&mode).await.assert_text(403, allow_from);
 }
 
 #[tokio::test]

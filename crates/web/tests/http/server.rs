@@ -10,8 +10,8 @@ use parlor_engine::Sessions;
 use parlor_log::{EventLog, Lease, MemoryLog};
 use parlor_transport::{AllowLocal, FrameMemory, Keepalive};
 use parlor_web::{
-    AgentInfo, Asset, Metrics, ModelCatalog, ModelInfo, OneTimeLink, ProcessApi, Readiness, SkillInfo, Token,
-    TokenConfig, TokenStore, WebDeps, WebLimits, WebSettings, serve_web, system_random,
+    AgentInfo, Asset, CurrentCatalog, Metrics, ModelCatalog, ModelInfo, OneTimeLink, ProcessApi, Readiness,
+    SkillInfo, Token, TokenConfig, TokenStore, WebDeps, WebLimits, WebSettings, serve_web, system_random,
 };
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -117,7 +117,7 @@ impl Server {
                 "" => Err("a title needs a letter".to_owned()),
                 title => Ok(title.to_owned()),
             },
-            catalog: catalog(),
+            catalog: Arc::new(CurrentCatalog::new(catalog())),
             skills: Arc::new(|| {
                 let skill = |name: &str, is_of_project| SkillInfo {
                     name: name.to_owned(),
@@ -129,6 +129,8 @@ impl Server {
                 vec![skill("deploy", true), skill("mine", false)]
             }),
             processes: Arc::new(processes),
+            serve_acp: Arc::new(|_| Box::pin(async {})),
+            serve_mcp: Arc::new(|_| Box::pin(async {})),
             metrics: Arc::clone(&metrics),
             memory: memory.clone(),
             random: counting(),

@@ -30,8 +30,8 @@
 //! ```
 
 pub use parlor_client::exec::{
-    ExecFinished, ExecOutput, ExecServerClient, ExecServerError, ExecServerLaunchCommand, ExecServerProcess,
-    MAX_PENDING_CALLS, OUTPUT_BACKLOG_BYTES,
+    ExecDirectoryEntry, ExecFileMetadata, ExecFinished, ExecOutput, ExecServerClient, ExecServerError,
+    ExecServerLaunchCommand, ExecServerProcess, MAX_PENDING_CALLS, OUTPUT_BACKLOG_BYTES,
 };
 pub use parlor_doors::exec::{
     ByteChunk, DEFAULT_OUTPUT_BYTES_CAP, ExecExitedNotification, ExecOutputDeltaNotification,
@@ -47,7 +47,7 @@ pub use parlor_doors::exec::{
 pub async fn run_main() -> std::io::Result<()> {
     parlor_transport::serve_stdio(
         parlor_doors::exec::ExecMachine::default(),
-        parlor_process::Processes::default(),
+        parlor_process::Executor::new(parlor_process::Processes::default()),
     )
     .await
 }

@@ -110,3 +110,30 @@ async fn its_processes_are_not_shared_in_a_state_folder() {
     read_until(&mut process, "up\r\n").await;
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
 }
+
+#[tokio::test]
+async fn files_are_written_described_and_removed() {
+    let client = client().await;
+    assert!(client.is_ready().await.unwrap());
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().canonicalize().unwrap().join("a folder").join("b");
+    let (file, copy) = (folder.join("f%"), folder.join("g"));
+    client.create_directory(&folder).await.unwrap();
+    client.write_file(&file, vec![0, 255, 10]).await.unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), [0, 255, 10]);
+    assert_eq!(client.read_file(&file).await.unwrap(), [0, 255, 10]);
+    let facts = client.file_metadata(&file).await.unwrap();
+    assert_eq!((facts.is_file, facts.is_directory, facts.is_symlink, facts.size), (true, false, false, 3));
+    client.copy_file(&file, &copy, false).await.unwrap();
+    let mut names: Vec<String> =
+        client.read_directory(&folder).await.unwrap().into_iter().map(|entry| entry.file_name).collect();
+    names.sort();
+    assert_eq!(names, ["f%", "g"]);
+    assert_eq!(client.canonicalize(&folder.join("../b/g")).await.unwrap(), copy);
+    client.remove_file(&file, false).await.unwrap();
+    let missing = client.read_file(&file).await.unwrap_err();
+    assert!(matches!(missing, ExecServerError::Refused { code: -32004, .. }), "{missing}");
+    assert!(client.remove_file(&folder, false).await.is_err(), "the folder is not empty");
+    client.remove_file(&folder, true).await.unwrap();
+    assert!(!folder.exists());
+}

@@ -76,6 +76,10 @@ impl ExecServerClient {
         Ok(Self { connection: Arc::new(connection) })
     }
 
+    pub(super) fn connection(&self) -> &ExecConnection {
+        &self.connection
+    }
+
     /// Starts a process and waits until the server has started it. The handle gets its output from the first byte.
     ///
     /// An id is in use until the server has reported the exit of its process, even if the handle was dropped; until then

@@ -13,11 +13,12 @@
 //! allow, each call fails, and so does each process handle after it has returned the output that arrived before.
 //!
 //! Left out on purpose: reconnecting (the server ends its processes with the connection), time limits (every future here may
-//! be dropped, so use [`tokio::time::timeout`]), and the `process/*` family of methods.
+//! be dropped, so use [`tokio::time::timeout`]), the `process/*` family of methods, blocks of files and `http/request`.
 
 mod client;
 mod connection;
 mod error;
+mod files;
 mod handler;
 mod launch;
 mod output;
@@ -27,6 +28,7 @@ mod process;
 pub use client::ExecServerClient;
 pub use connection::MAX_PENDING_CALLS;
 pub use error::ExecServerError;
+pub use files::{ExecDirectoryEntry, ExecFileMetadata};
 pub use launch::ExecServerLaunchCommand;
 pub use output::{ExecOutput, OUTPUT_BACKLOG_BYTES};
 pub use parlor_doors::exec::{ExecOutputStream, ExecParams};

@@ -76,7 +76,7 @@ impl SuprClient {
         let session = settings.session.clone().unwrap_or_else(new_session);
         let socket = dial(&settings, &session, settings.after.as_deref()).await?;
         let last_event = settings.after.clone();
-        let (unconfirmed, received) = (UnconfirmedMessages::default(), VecDeque::new());
+        let (unconfirmed, received) = (UnconfirmedMessages::new(random_name()), VecDeque::new());
         Ok(Self { settings, session, socket: Some(socket), last_event, unconfirmed, received })
     }
 
@@ -163,7 +163,7 @@ impl SuprClient {
     }
 
     async fn send_once(&mut self, kind: &str, mut payload: Map<String, Value>) -> Result<(), SuprError> {
-        let key = self.unconfirmed.new_key(&self.session)?;
+        let key = self.unconfirmed.new_key()?;
         payload.insert("key".to_owned(), Value::String(key.clone()));
         let frame = json!({"type": kind, "payload": payload}).to_string();
         self.unconfirmed.push(key, frame.clone())?;
@@ -232,9 +232,14 @@ fn object<const N: usize>(members: [(&str, Option<String>); N]) -> Map<String, V
 
 /// A random session name of 128 bits.
 fn new_session() -> String {
+    format!("session-{}", random_name())
+}
+
+/// A name that nobody else has.
+fn random_name() -> String {
     let mut bytes = [0_u8; 16];
     // This never fails on the systems that parlor runs on.
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     debug_assert_eq!(filled, Ok(bytes.len()));
-    format!("session-{:032x}", u128::from_be_bytes(bytes))
+    format!("{:032x}", u128::from_be_bytes(bytes))
 }

@@ -7,8 +7,11 @@ use serde_json::Value;
 use super::{Activity, MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES, SuprError, Typed};
 
 /// Unconfirmed messages in the order in which they were sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct UnconfirmedMessages {
+    /// Random, so that no other client of the session makes the same keys: the server would take its messages for repeated
+    /// ones.
+    client: String,
     /// Each message's key and frame.
     messages: VecDeque<(String, String)>,
     /// How many keys were made.
@@ -16,13 +19,18 @@ pub(super) struct UnconfirmedMessages {
 }
 
 impl UnconfirmedMessages {
-    /// Makes the key of the next message. The session's name keeps it apart from the keys of other sessions.
-    pub(super) fn new_key(&mut self, session: &str) -> Result<String, SuprError> {
+    /// No messages, of the client with this random name.
+    pub(super) fn new(client: String) -> Self {
+        Self { client, messages: VecDeque::new(), key_count: 0 }
+    }
+
+    /// Makes the key of the next message.
+    pub(super) fn new_key(&mut self) -> Result<String, SuprError> {
         if self.messages.len() >= MAX_UNCONFIRMED {
             return Err(SuprError::Backlog { limit: MAX_UNCONFIRMED });
         }
         self.key_count += 1;
-        Ok(format!("{session}-{}", self.key_count))
+        Ok(format!("{}-{}", self.client, self.key_count))
     }
 
     /// Adds a message that is about to be sent.

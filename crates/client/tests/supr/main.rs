@@ -60,6 +60,14 @@ impl Connection {
     }
 }
 
+/// Removes the random name of the client from the key of a message, and returns it.
+fn take_client_name(payload: &mut Value) -> String {
+    let key = payload["key"].as_str().unwrap().to_owned();
+    let (client, number) = key.rsplit_once('-').unwrap();
+    payload["key"] = json!(number);
+    client.to_owned()
+}
+
 fn event(number: u64, kind: &str, data: Value) -> Value {
     json!({"v": "1.0", "event_id": format!("evt_{number}"), "event_type": kind,
            "timestamp": "2026-03-04T12:00:00.000Z", "sequence": number, "session_id": "s 1", "run_id": "run_1",
@@ -99,9 +107,11 @@ async fn messages_files_stops_and_pings_are_encoded_as_the_protocol_says() {
     let mut client = client.unwrap();
     let reasoning = Some("high".to_owned());
     client.send(SuprMessage { content: "hi".to_owned(), reasoning, ..SuprMessage::default() }).await.unwrap();
+    let mut sent = connection.receive().await;
+    let first_client = take_client_name(&mut sent["payload"]);
     assert_eq!(
-        connection.receive().await,
-        json!({"type": "message.send", "payload": {"content": "hi", "reasoning": "high", "key": "s 1-1"}})
+        sent,
+        json!({"type": "message.send", "payload": {"content": "hi", "reasoning": "high", "key": "1"}})
     );
     let file = SuprFile {
         name: "a.txt".to_owned(),
@@ -110,9 +120,12 @@ async fn messages_files_stops_and_pings_are_encoded_as_the_protocol_says() {
         base64: "aGk=".to_owned(),
     };
     client.send_files(vec![file], Some("one".to_owned())).await.unwrap();
+    let mut sent = connection.receive().await;
+    let second_client = take_client_name(&mut sent["payload"]);
+    assert_eq!(first_client, second_client, "the name is that of the client");
     assert_eq!(
-        connection.receive().await,
-        json!({"type": "media.send", "payload": {"caption": "one", "key": "s 1-2",
+        sent,
+        json!({"type": "media.send", "payload": {"caption": "one", "key": "2",
                "attachments": [{"data": "aGk=", "filename": "a.txt", "content_type": "text/plain"}]}})
     );
     client.stop(Some("run_1"), None).await.unwrap();
@@ -126,18 +139,19 @@ async fn a_new_connection_continues_after_the_last_event_and_repeats_unconfirmed
     let (server, settings) = Server::start().await;
     let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
+    let mut keys = Vec::new();
     for text in ["one", "two", "three"] {
         client.send(text).await.unwrap();
-        connection.receive().await;
+        keys.push(connection.receive().await["payload"]["key"].clone());
     }
     // This confirms the second message, and so also the first.
-    connection.send(event(1, "run.started", json!({"input": {"key": "s 1-2"}}))).await;
+    connection.send(event(1, "run.started", json!({"input": {"key": keys[1]}}))).await;
     assert_eq!(activity(&mut client).await, "evt_1");
     drop(connection);
     let server_side = async {
         let mut connection = server.accept().await;
         assert_eq!(connection.path_and_query, "/supr/ws?session_id=s%201&after=evt_1");
-        assert_eq!(connection.receive().await["payload"], json!({"content": "three", "key": "s 1-3"}));
+        assert_eq!(connection.receive().await["payload"], json!({"content": "three", "key": keys[2]}));
         connection.send(event(2, "run.completed", json!({}))).await;
         connection
     };
@@ -217,16 +231,18 @@ async fn refused_messages_are_not_repeated() {
     let (server, settings) = Server::start().await;
     let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
+    let mut keys = Vec::new();
     for text in ["", "to an unknown agent", "lost"] {
         client.send(text).await.unwrap();
+        keys.push(connection.receive().await["payload"]["key"].clone());
     }
-    connection.send(json!({"type": "error", "payload": {"code": "empty_content", "key": "s 1-1"}})).await;
-    connection.send(event(1, "error.raised", json!({"input": {"key": "s 1-2"}}))).await;
+    connection.send(json!({"type": "error", "payload": {"code": "empty_content", "key": keys[0]}})).await;
+    connection.send(event(1, "error.raised", json!({"input": {"key": keys[1]}}))).await;
     assert_eq!(activity(&mut client).await, "evt_1");
     drop(connection);
     let (event, mut connection) = tokio::join!(client.next(), server.accept());
     assert_eq!(event.unwrap(), SuprEvent::Reconnected);
-    assert_eq!(connection.receive().await["payload"], json!({"content": "lost", "key": "s 1-3"}));
+    assert_eq!(connection.receive().await["payload"], json!({"content": "lost", "key": keys[2]}));
 }
 
 #[tokio::test]

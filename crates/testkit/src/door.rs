@@ -15,18 +15,20 @@ pub trait Door: Sync {
     }
 }
 
-/// The exec door: the output of a process on one stream may be cut anywhere.
+/// The exec door: the output of a process on one stream may be cut anywhere. Joined numbered output has the number of its
+/// last piece, so a transcript that expects several pieces writes `_` for the numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Exec;
 
 impl Door for Exec {
     fn join(&self, held: &Value, next: &Value) -> Option<Value> {
         const CHUNK: &str = "/params/chunk";
+        const SEQ: &str = "/params/seq";
         let bytes = |frame: &Value| {
             let text = frame.pointer(CHUNK)?.as_str()?;
             base64_simd::STANDARD.decode_to_vec(text).ok()
         };
-        if held.get("method")? != "command/exec/outputDelta" {
+        if !["command/exec/outputDelta", "process/output"].contains(&held.get("method")?.as_str()?) {
             return None;
         }
         let mut joined = bytes(held)?;
@@ -37,6 +39,9 @@ impl Door for Exec {
         let (mut frame, mut other) = (held.clone(), next.clone());
         *frame.pointer_mut(CHUNK)? = joined.clone();
         *other.pointer_mut(CHUNK)? = joined;
+        if let (Some(seq), Some(next)) = (frame.pointer_mut(SEQ), other.pointer(SEQ)) {
+            *seq = next.clone();
+        }
         (frame == other).then_some(frame)
     }
 }
@@ -193,6 +198,68 @@ impl Door for Loaf {
     }
 }
 
+/// The ACP door: texts of the agent may be cut anywhere, and the output of a running tool may be shown in any number of
+/// updates, of which the last one counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Acp;
+
+impl Door for Acp {
+    fn join(&self, held: &Value, next: &Value) -> Option<Value> {
+        const TEXT: &str = "/params/update/content/text";
+        const DATA: &str = "/params/update/_meta/terminal_output/data";
+        const CONTENT: &str = "/params/update/content";
+        let joined = |pointer: &str| {
+            let text = |frame: &Value| Some(frame.pointer(pointer)?.as_str()?.to_owned());
+            let joined = Value::from(text(held)? + &text(next)?);
+            // The frames must be equal except for their texts.
+            let (mut frame, mut other) = (held.clone(), next.clone());
+            *frame.pointer_mut(pointer)? = joined.clone();
+            *other.pointer_mut(pointer)? = joined;
+            (frame == other).then_some(frame)
+        };
+        let update = held.pointer("/params/update")?;
+        match update["sessionUpdate"].as_str()? {
+            "agent_message_chunk" | "agent_thought_chunk" => joined(TEXT),
+            "tool_call_update" if update.get("status").is_some() => None,
+            "tool_call_update" => joined(DATA).or_else(|| {
+                let mut shown = held.clone();
+                *shown.pointer_mut(CONTENT)? = next.pointer(CONTENT)?.clone();
+                (shown == *next).then_some(shown)
+            }),
+            _ => None,
+        }
+    }
+
+    fn check(&self, frame: &Value) -> Result<(), String> {
+        if frame["jsonrpc"] != "2.0" {
+            return Err(format!("every frame has the version of JSON-RPC: {frame}"));
+        }
+        let is_answer = frame.get("result").is_some() || frame.get("error").is_some();
+        let is_valid = if is_answer { frame.get("id").is_some() } else { frame["method"].is_string() };
+        is_valid.then_some(()).ok_or_else(|| format!("a frame is an answer or has a method: {frame}"))
+    }
+}
+
+/// The MCP door: a running call may report its progress any number of times, of which the last report counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Mcp;
+
+impl Door for Mcp {
+    fn join(&self, held: &Value, next: &Value) -> Option<Value> {
+        let token = |frame: &Value| {
+            let is_progress = frame["method"] == "notifications/progress";
+            is_progress.then(|| frame["params"]["progressToken"].clone())
+        };
+        (token(held)? == token(next)?).then(|| next.clone())
+    }
+
+    fn check(&self, frame: &Value) -> Result<(), String> {
+        let is_answer = frame.get("result").is_some() || frame.get("error").is_some();
+        let is_valid = frame["jsonrpc"] == "2.0" && is_answer != frame["method"].is_string();
+        is_valid.then_some(()).ok_or_else(|| format!("a frame is an answer or has a method: {frame}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -211,6 +278,17 @@ mod tests {
         // The length of the first piece is not a multiple of three, so its base64 has padding.
         let joined = Exec.join(&delta("p", "stdout", "aGVsbA=="), &delta("p", "stdout", "bwo="));
         assert_eq!(joined, Some(delta("p", "stdout", "aGVsbG8K")));
+    }
+
+    #[test]
+    fn pieces_of_numbered_output_get_the_last_number() {
+        let piece = |seq: u64, chunk: &str| {
+            json!({
+                "method": "process/output",
+                "params": {"processId": "p", "seq": seq, "stream": "pty", "chunk": chunk},
+            })
+        };
+        assert_eq!(Exec.join(&piece(1, "aGVsbA=="), &piece(2, "bwo=")), Some(piece(2, "aGVsbG8K")));
     }
 
     #[test]
@@ -324,5 +402,23 @@ mod tests {
             assert_eq!(Loaf.join(&held, &next), None, "{next}");
         }
         assert_eq!(Loaf.join(&status("ready"), &status("ready")), None);
+    }
+
+    #[test]
+    fn texts_of_one_acp_message_are_joined_and_outputs_replace_each_other() {
+        let update = |update: Value| json!({"method": "session/update", "params": {"update": update}});
+        let chunk = |id: &str, text: &str| {
+            let content = json!({"type": "text", "text": text});
+            update(json!({"sessionUpdate": "agent_message_chunk", "messageId": id, "content": content}))
+        };
+        assert_eq!(Acp.join(&chunk("m", "a "), &chunk("m", "b")), Some(chunk("m", "a b")));
+        assert_eq!(Acp.join(&chunk("m", "a "), &chunk("n", "b")), None);
+        let output = |text: &str| {
+            update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": [text]}))
+        };
+        assert_eq!(Acp.join(&output("a"), &output("a b")), Some(output("a b")));
+        let mut done = output("a b");
+        done["params"]["update"]["status"] = json!("completed");
+        assert_eq!(Acp.join(&output("a"), &done), None);
     }
 }

@@ -88,7 +88,7 @@ mod socket;
 mod transcript;
 
 pub use case::{Case, PlayedIn};
-pub use door::{Door, Exec, Loaf, PeerDialect, Supr, Synaps};
+pub use door::{Acp, Door, Exec, Loaf, Mcp, PeerDialect, Supr, Synaps};
 pub use executable::{copy_executable, write_executable};
 pub use folder::{Report, play_cases, play_folder};
 pub use peer::{Peer, STEP_TIMEOUT, advance_time};

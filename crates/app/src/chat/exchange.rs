@@ -7,17 +7,18 @@ use std::time::Duration;
 use anyhow::bail;
 use parlor_engine::Sessions;
 use parlor_vocab::{
-    AgentChoice, NewSession, RunEnding, RunId, Sender, Seq, SessionCommand, SessionEvent, SessionId,
-    SessionRefusal, SessionReply, SessionUpdate, UserInput, WhenBusy,
+    AgentChoice, NewSession, PolicyMode, RunEnding, RunId, Sender, Seq, SessionCommand, SessionEvent,
+    SessionId, SessionRefusal, SessionReply, SessionUpdate, UserInput, WhenBusy,
 };
 use tokio::time::{sleep, timeout};
 
 use super::interrupts::{Interrupt, Interrupts};
 use super::other_runs::{OtherMessages, steer_in};
+use super::questions::Asker;
 use super::view::{View, ending};
 
 /// The name of the terminal among the doors of sessions.
-const DOOR: &str = "chat";
+pub(super) const DOOR: &str = "chat";
 /// If a stop takes longer than this, the user is told that it is in progress.
 const STOP_NOTICE_DELAY: Duration = Duration::from_millis(300);
 /// After this time without an update, the session is asked whether it can still record events.
@@ -44,6 +45,17 @@ pub(super) struct ExchangeOutcome {
     pub(super) should_exit: bool,
 }
 
+/// Who answers the questions of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answerer {
+    /// The user at this terminal.
+    Terminal,
+    /// The program that reads the events, by another command.
+    Program,
+    /// Nobody.
+    Nobody,
+}
+
 /// What the user sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
@@ -57,6 +69,10 @@ pub(super) struct Conversation<'a> {
     pub(super) sessions: &'a Arc<Sessions>,
     pub(super) session: Option<SessionId>,
     pub(super) choice: AgentChoice,
+    /// The mode to choose for the session before the next message.
+    pub(super) mode: Option<PolicyMode>,
+    /// Who answers questions.
+    pub(super) answerer: Answerer,
     /// The last event that was shown; `None` if nothing was shown so far.
     pub(super) seen: Option<Seq>,
 }
@@ -80,9 +96,15 @@ impl Conversation<'_> {
         self.session = Some(id.clone());
         self.seen = Some(head);
         let mut watcher = self.sessions.join(&id, head).await;
-        let by = Some(Sender::at(DOOR));
+        if let Some(mode) = self.mode.take() {
+            self.sessions.execute(&id, SessionCommand::ChooseMode(mode)).await?;
+        }
+        let mut asker = (self.answerer == Answerer::Terminal).then(|| Asker::new(self.sessions, &id));
+        let (by, can_answer) = (Some(Sender::at(DOOR)), self.answerer != Answerer::Nobody);
+        let is_attended = self.answerer == Answerer::Terminal;
         let is_own_steer = when_busy == WhenBusy::Steer;
-        let input = UserInput { text, choice: self.choice.clone(), by, ..UserInput::default() };
+        let choice = self.choice.clone();
+        let input = UserInput { text, choice, by, can_answer, is_attended, ..UserInput::default() };
         let command = SessionCommand::Send { input, when_busy };
         let sent = tokio::select! {
             sent = self.sessions.execute(&id, command) => sent,
@@ -130,6 +152,9 @@ impl Conversation<'_> {
                     is_shown |= is_of_run(&run, &update) || view.shows_other_runs();
                     if is_shown {
                         view.update(&id, &run, &update)?;
+                        if let Some(notice) = asker.as_mut().and_then(|asker| asker.notice(&update)) {
+                            view.notice(&notice)?;
+                        }
                         // The sender of a steer knows its text.
                         let is_told = is_own_steer || view.shows_other_runs();
                         if let Some(message) = steer_in(&update).filter(|_| !is_told) {

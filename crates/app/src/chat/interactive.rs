@@ -3,7 +3,7 @@
 use std::io::{self, Write, stderr, stdout};
 use std::path::Path;
 
-use parlor_vocab::{RunId, WhenBusy};
+use parlor_vocab::{PolicyMode, RunId, WhenBusy};
 
 use super::editor::{Editor, EditorEvent, PROMPT};
 use super::exchange::{Conversation, Ended, ExchangeOutcome, Message};
@@ -13,12 +13,21 @@ use super::view::TerminalView;
 use crate::console::Console;
 use crate::sessions::pick::short_id;
 use crate::settings::{AgentConfig, AgentKind};
+use crate::undo::{diff_last, undo_last};
 
 /// The file in the state folder with the lines that the user typed.
 pub(crate) const HISTORY: &str = "history";
 
-/// Lines that end the chat. All other lines go to the agent, even if they start with a slash.
+/// Lines that end the chat. All others but those below go to the agent, even if they start with a slash.
 const EXIT_COMMANDS: [&str; 2] = ["/quit", "/exit"];
+
+/// A line that undoes the last run of the session that changed files.
+const UNDO_COMMAND: &str = "/undo";
+/// A line that shows what that run changed.
+const DIFF_COMMAND: &str = "/diff";
+
+/// A line that chooses how far the tools of the session reach, followed by the mode.
+const MODE_COMMAND: &str = "/mode";
 
 /// A line that begins so adds its text to the run of another client.
 const STEER_COMMAND: &str = "/steer ";
@@ -56,6 +65,12 @@ pub(super) async fn run(
             None => break,
             Some(text) if EXIT_COMMANDS.contains(&text.as_str()) => break,
             Some(text) if text.trim().is_empty() => {}
+            Some(text) if [UNDO_COMMAND, DIFF_COMMAND].contains(&text.trim()) => {
+                show_changes(conversation, text.trim() == UNDO_COMMAND, console).await?;
+            }
+            Some(text) if text.split_whitespace().next() == Some(MODE_COMMAND) => {
+                choose_mode(conversation, &text, console)?;
+            }
             Some(text) => {
                 let (mut out, mut notices) = (stdout(), stderr());
                 let mut view = TerminalView::new(&mut out, &mut notices, console);
@@ -78,6 +93,32 @@ pub(super) async fn run(
     drop(editor);
     print_farewell(conversation, console)?;
     Ok(())
+}
+
+/// Chooses the mode of the session that this line names. It holds from the next message on.
+fn choose_mode(conversation: &mut Conversation<'_>, line: &str, console: Console) -> io::Result<()> {
+    let mode = line.split_whitespace().nth(1).and_then(PolicyMode::parse);
+    let notice = match mode {
+        Some(mode) => {
+            conversation.mode = Some(mode);
+            format!("From the next message on, the mode of this session is {}.\n", mode.as_str())
+        }
+        None => "The modes are: /mode read-only, /mode workspace, /mode full (docs/policy.md).\n".to_owned(),
+    };
+    print_notice(console, &notice)
+}
+
+/// Undoes or shows what the last run of the session changed.
+async fn show_changes(conversation: &Conversation<'_>, undo: bool, console: Console) -> io::Result<()> {
+    let shown = match &conversation.session {
+        None => Err(anyhow::anyhow!("no message was sent, so nothing was changed")),
+        Some(session) if undo => undo_last(conversation.sessions, session, console, &mut stdout()).await,
+        Some(session) => diff_last(conversation.sessions, session, console, &mut stdout()).await,
+    };
+    match shown {
+        Ok(()) => writeln!(stderr()),
+        Err(error) => writeln!(stderr(), "{}", console.style.red(&format!("Error: {error:#}"))),
+    }
 }
 
 /// The next line, or `None` if the user leaves instead. Meanwhile prints what other clients say in the session.
@@ -153,7 +194,7 @@ fn print_welcome(conversation: &Conversation<'_>, agent: &AgentConfig, console: 
     };
     let name = &agent.name;
     let (what, hint) = match agent.kind {
-        AgentKind::Local => {
+        AgentKind::Local { .. } => {
             ("the built-in agent, no model", "Try !ls to run a command, or /help to see what else it can do.")
         }
         AgentKind::Script(_) => ("a script", "Type a message and press Enter."),
@@ -168,6 +209,8 @@ fn print_welcome(conversation: &Conversation<'_>, agent: &AgentConfig, console: 
             "What other clients do in the session is shown here; /steer TEXT adds a text to their run."
         )?;
     }
+    writeln!(out, "/undo puts back the files that the last answer changed; /diff shows them.")?;
+    writeln!(out, "/mode read-only, workspace or full chooses how far the tools of the agent reach.")?;
     writeln!(out, "Ctrl-C stops an answer. Ctrl-D or /quit leaves; the session is saved.\n")
 }
 

@@ -6,6 +6,8 @@ mod interactive;
 mod interrupts;
 mod model_request;
 mod other_runs;
+mod questions;
+mod screen;
 mod view;
 mod watch;
 
@@ -17,22 +19,31 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use parlor_engine::Sessions;
-use parlor_vocab::{AgentChoice, AgentId, Reasoning, SessionCommand, SessionRefusal, WhenBusy};
+use parlor_log::{PageRequest, SessionRecord};
+use parlor_vocab::{
+    AgentChoice, AgentId, PolicyMode, QuestionAnswer, Reasoning, Sender, SessionCommand, SessionRefusal,
+    WhenBusy,
+};
 use tokio::time::timeout;
 
-use self::exchange::{Conversation, Ended, Message};
+use self::exchange::{Answerer, Conversation, Ended, Message};
 use self::interrupts::Interrupts;
 use self::model_request::ModelRequest;
 use self::other_runs::OtherMessages;
 use self::view::{JsonView, PlainView, View};
-use crate::console::Console;
+use crate::console::{Console, Style};
+use crate::environment::Environment;
 use crate::home::Home;
+use crate::rules;
 use crate::sessions::pick::pick_session;
 use crate::settings::models::{REASONING, reasoning};
 use crate::settings::{AgentConfig, AgentKind, Config};
 
 /// The longest message that is read from stdin.
 pub(crate) const MAX_STDIN_BYTES: u64 = 16 << 20;
+
+/// Among this many sessions, `--continue` looks for one of the working folder.
+pub(crate) const RECENT_SESSIONS: usize = 200;
 
 /// If the process has to stay for other clients longer than this, the user is told so.
 const LEAVE_NOTICE_DELAY: Duration = Duration::from_millis(300);
@@ -48,12 +59,34 @@ pub(crate) struct Options {
     /// Continue this session instead of creating one: its id, or the start of it
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
+    /// Continue the session that was used last in this folder
+    #[arg(long = "continue", short = 'c', conflicts_with = "session")]
+    continues: bool,
+    /// Choose a session to continue from a list; needs a terminal
+    #[arg(long, conflicts_with_all = ["session", "continues", "message", "json"])]
+    resume: bool,
+    /// Print line by line, without the screen of a terminal
+    #[arg(long)]
+    plain: bool,
+    /// Use no colours; the variable NO_COLOR does the same
+    #[arg(long)]
+    no_color: bool,
     /// Add the message to the run that is active in the session, which reads it at its next step
     #[arg(long, requires = "session", conflicts_with = "stop")]
     steer: bool,
     /// Stop the run that is active in the session
     #[arg(long, requires = "session", conflicts_with = "message")]
     stop: bool,
+    /// Answer the question that the active run of the session asks: once, always or deny; a message after deny tells the agent
+    /// why not
+    #[arg(long, requires = "session", value_name = "ANSWER", conflicts_with_all = ["steer", "stop"])]
+    answer: Option<String>,
+    /// How far the tools of the session reach, from now on: read-only, workspace or full (docs/policy.md)
+    #[arg(long, value_name = "MODE", value_parser = policy_mode)]
+    mode: Option<PolicyMode>,
+    /// Trust the project of the session from now on: agents read its instructions and skills (docs/policy.md)
+    #[arg(long, conflicts_with_all = ["stop", "answer", "watch"])]
+    trust: bool,
     /// The agent that answers; agents are configured in $PARLOR_HOME/parlor.toml
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
@@ -71,7 +104,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "SESSION",
-        conflicts_with_all = ["message", "session", "agent", "model", "reasoning"]
+        conflicts_with_all = ["message", "session", "continues", "resume", "agent", "model", "reasoning"]
     )]
     watch: Option<String>,
 }
@@ -81,10 +114,22 @@ pub(crate) async fn chat(
     home: &Home,
     sessions: &Arc<Sessions>,
     options: Options,
+    environment: &Environment,
     console: Console,
 ) -> anyhow::Result<ExitCode> {
+    let style = Style(console.style.0 && !options.no_color);
+    let console = Console { style, ..console };
     if options.stop {
         return stop(sessions, options.session.as_deref().unwrap_or_default()).await;
+    }
+    if let Some(answer) = &options.answer {
+        return self::answer(
+            sessions,
+            options.session.as_deref().unwrap_or_default(),
+            answer,
+            options.message,
+        )
+        .await;
     }
     if options.steer && options.message.is_none() && console.stdin_is_terminal {
         bail!("--steer needs a message: for example, parlor chat --session SESSION --steer 'use tabs'");
@@ -108,15 +153,33 @@ pub(crate) async fn chat(
     let mut interrupts = Interrupts::new()?;
     let record = match &options.session {
         Some(text) => Some(pick_session(sessions, text).await?),
+        None if options.continues => Some(last_session_here(sessions).await?),
         None => None,
     };
+    let has_screen = !options.plain
+        && message.is_none()
+        && console.stdin_is_terminal
+        && console.stdout_is_terminal
+        && !console.is_dumb;
+    if options.resume && !has_screen {
+        bail!("--resume needs a terminal; parlor sessions lists the sessions, and --session continues one");
+    }
     let session_agent = record.as_ref().and_then(|record| record.agent.as_ref()).map(AgentId::as_str);
     // If the agent is not configured any more, the default agent answers, and the run says so.
     let session_agent = session_agent.filter(|agent| home.config().agents.contains_key(*agent));
     let request =
         ModelRequest { agent: options.agent, model: options.model }.resolve(home.config(), session_agent);
     let agent = find_agent(home.config(), request.agent.as_deref().or(session_agent))?;
+    let request_agent = request.agent.clone().or(session_agent.map(str::to_owned));
     let session = record.map(|record| record.id);
+    if options.trust {
+        let created = match &session {
+            Some(id) => sessions.creation(id).await?,
+            None => None,
+        };
+        let folder = created.map_or_else(std::env::current_dir, |created| Ok(created.folder))?;
+        rules::trust_project(environment, &folder)?;
+    }
     // `resolve` gives an agent's own model the agent's name.
     let asked_model = request.model.as_deref().filter(|_| request.model != request.agent);
     if let Some(model) = asked_model.filter(|_| !matches!(agent.kind, AgentKind::Model(_))) {
@@ -127,7 +190,32 @@ pub(crate) async fn chat(
         model: request.model,
         reasoning: options.reasoning,
     };
-    let mut conversation = Conversation { sessions, session, choice, seen: None };
+    let answerer = match (options.json, console.stdin_is_terminal) {
+        (true, _) => Answerer::Program,
+        (false, true) => Answerer::Terminal,
+        (false, false) => Answerer::Nobody,
+    };
+    let mode = options.mode;
+    if has_screen {
+        let agent_id = request_agent.unwrap_or_else(|| home.config().default_agent.clone());
+        let has_colours = console.style.0;
+        let picks_session = options.resume;
+        let options = screen::ScreenOptions {
+            home,
+            sessions,
+            session,
+            agent,
+            agent_id,
+            choice,
+            mode,
+            picks_session,
+            console,
+            has_colours,
+        };
+        screen::run(options, &mut interrupts).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut conversation = Conversation { sessions, session, choice, mode, answerer, seen: None };
     let Some(message) = message else {
         interactive::run(&mut conversation, agent, home.path(), console, &mut interrupts).await?;
         return Ok(ExitCode::SUCCESS);
@@ -157,6 +245,21 @@ pub(crate) async fn chat(
     })
 }
 
+/// The session that was used last in the working folder.
+async fn last_session_here(sessions: &Sessions) -> anyhow::Result<SessionRecord> {
+    let folder = std::env::current_dir()?;
+    for record in sessions.list(PageRequest::first(RECENT_SESSIONS)).await?.records {
+        let created = sessions.creation(&record.id).await.ok().flatten();
+        if created.is_some_and(|created| created.folder == folder) {
+            return Ok(record);
+        }
+    }
+    bail!(
+        "none of the last {RECENT_SESSIONS} sessions was begun in {}; --resume lists all, --session continues one by its id",
+        folder.display()
+    )
+}
+
 /// Waits until the runs that clients of other processes began here have ended, because they would end with this process. An
 /// interrupt stops them.
 async fn leave(sessions: &Sessions, view: &mut dyn View, interrupts: &mut Interrupts) -> anyhow::Result<()> {
@@ -180,6 +283,30 @@ async fn stop(sessions: &Sessions, session: &str) -> anyhow::Result<ExitCode> {
         Err(SessionRefusal::NoActiveRun) => bail!("no run is active in the session"),
         Err(refusal) => Err(refusal.into()),
     }
+}
+
+/// Answers the question that the active run of a session asks. Waits for the end of the run if this process has to go on with
+/// it, because no other process has the session open.
+async fn answer(
+    sessions: &Sessions,
+    session: &str,
+    answer: &str,
+    message: Option<String>,
+) -> anyhow::Result<ExitCode> {
+    let Some(answer) = QuestionAnswer::parse(answer, message) else {
+        bail!("--answer takes once, always or deny, not {answer:?}");
+    };
+    let session = pick_session(sessions, session).await?.id;
+    let asked = sessions.view_without_history(&session).await?;
+    let Some(pending) = asked.pending_question() else { bail!("the session asks no question") };
+    let (question, by) = (pending.question.id.clone(), Some(Sender::at(exchange::DOOR)));
+    sessions.execute(&session, SessionCommand::AnswerQuestion { question, answer, by }).await?;
+    sessions.finish_run(&session).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn policy_mode(text: &str) -> Result<PolicyMode, String> {
+    PolicyMode::parse(text).ok_or_else(|| "expected read-only, workspace or full".to_owned())
 }
 
 fn reasoning_level(text: &str) -> Result<Reasoning, String> {

@@ -58,7 +58,7 @@ pub(super) async fn why_unavailable(home: &Home, agent: &AgentConfig, model: &st
 fn provider_of(config: &Config, agent: &str) -> Option<ProviderKind> {
     match &config.agents.get(agent)?.kind {
         AgentKind::Model(model_agent) => config.models.get(&model_agent.model).map(|model| model.provider),
-        AgentKind::Local | AgentKind::Script(_) => None,
+        AgentKind::Local { .. } | AgentKind::Script(_) => None,
     }
 }
 

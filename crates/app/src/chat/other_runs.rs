@@ -101,6 +101,7 @@ impl OtherMessages {
             | RunEvent::Message(_)
             | RunEvent::Step(_)
             | RunEvent::Tool(_)
+            | RunEvent::Question(_)
             | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
             | RunEvent::UsageAdded { .. }
@@ -130,6 +131,7 @@ pub(super) fn steer_in(update: &SessionUpdate) -> Option<String> {
         | SessionEvent::Created(_)
         | SessionEvent::Renamed { .. }
         | SessionEvent::AgentChosen(_)
+        | SessionEvent::ModeChosen { .. }
         | SessionEvent::Queued(_)
         | SessionEvent::Unqueued { .. }
         | SessionEvent::Cleared

@@ -61,6 +61,7 @@ pub(super) fn ending<'a>(run: &RunId, update: &'a SessionUpdate) -> Option<&'a R
         | SessionEvent::Created(_)
         | SessionEvent::Renamed { .. }
         | SessionEvent::AgentChosen(_)
+        | SessionEvent::ModeChosen { .. }
         | SessionEvent::Queued(_)
         | SessionEvent::Unqueued { .. }
         | SessionEvent::Cleared

@@ -195,6 +195,8 @@ impl<'a> TerminalView<'a> {
             RunEvent::Tool(ToolEvent::Progressed { .. }) => Ok(()),
             // The failure of the tool was shown already.
             RunEvent::ErrorRaised { scope: ErrorScope::Tool(_), .. } => Ok(()),
+            // The exchange asks the user, and tells how a question was settled.
+            RunEvent::Question(_) => Ok(()),
             RunEvent::Started { .. }
             | RunEvent::Steered { .. }
             | RunEvent::Message(MessageEvent::Started { .. })

@@ -13,9 +13,7 @@ use parlor_doors::peer::{
 use parlor_engine::{MAX_PEER_REQUESTS, PEER_REPLY_WAIT, PeerConnection, PeerError};
 use parlor_vocab::{PeerUpdate, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply};
 use serde::Serialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -88,8 +86,10 @@ type Reply = Result<Option<SessionReply>, SessionRefusal>;
 
 impl Connection {
     /// Says hello on a new connection. Fails with the reason if the other process speaks no common version.
-    pub(super) async fn open(stream: UnixStream) -> Result<Self, String> {
-        let (from, mut to) = stream.into_split();
+    pub(super) async fn open(
+        from: impl AsyncRead + Send + Unpin + 'static,
+        mut to: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Result<Self, String> {
         let mut input =
             FrameReader { from, lines: Lines::new(MAX_LINE_BYTES), buffer: vec![0; INPUT_PIECE_BYTES] };
         let hello = ClientHello {
@@ -98,6 +98,7 @@ impl Connection {
             pid: std::process::id(),
         };
         to.write_all(&line(&ClientFrame::Hello(hello))).await.map_err(|error| error.to_string())?;
+        to.flush().await.map_err(|error| error.to_string())?;
         match input.next().await {
             Some(ServerFrame::Hello(hello)) if VERSIONS.contains(&hello.version) => {}
             Some(ServerFrame::Error { message }) => return Err(message),
@@ -301,7 +302,7 @@ impl Shared {
 }
 
 /// Passes on what the other process sends, until it hangs up or sends something that is no frame.
-async fn read(mut input: FrameReader, shared: Arc<Shared>) {
+async fn read(mut input: FrameReader<impl AsyncRead + Unpin>, shared: Arc<Shared>) {
     while let Some(frame) = input.next().await {
         match frame {
             ServerFrame::Reply { id, reply } => shared.on_reply(id, Ok(reply.map(|reply| reply.0))),
@@ -319,7 +320,7 @@ async fn read(mut input: FrameReader, shared: Arc<Shared>) {
     shared.end();
 }
 
-async fn write(mut to: OwnedWriteHalf, mut queue: mpsc::Receiver<QueuedLine>) {
+async fn write(mut to: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<QueuedLine>) {
     while let Some(line) = queue.recv().await {
         // Taken back: its sender no longer waits.
         let Some(CountedBytes { mut bytes, count }) = line.take() else { continue };
@@ -332,22 +333,25 @@ async fn write(mut to: OwnedWriteHalf, mut queue: mpsc::Receiver<QueuedLine>) {
                 counts.push(more.count);
             }
         }
-        if to.write_all(&bytes).await.is_err() {
+        // TLS keeps bytes until they are flushed.
+        if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
             return;
         }
         drop(counts);
     }
+    // The other half is still reading, and keeps the connection open until the other process hangs up too.
+    let _ = to.shutdown().await;
 }
 
 /// Reads frames from a connection.
-struct FrameReader {
-    from: OwnedReadHalf,
+struct FrameReader<R> {
+    from: R,
     lines: Lines,
     /// What one read takes.
     buffer: Vec<u8>,
 }
 
-impl FrameReader {
+impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// The next frame; `None` at the end of the connection, or if a line is not a frame.
     async fn next(&mut self) -> Option<ServerFrame> {
         loop {
@@ -375,7 +379,9 @@ fn may_take_long(command: &SessionCommand) -> bool {
         | SessionCommand::Unqueue(_)
         | SessionCommand::ClearHistory
         | SessionCommand::Rename { .. }
-        | SessionCommand::ChooseAgent(_) => false,
+        | SessionCommand::ChooseAgent(_)
+        | SessionCommand::ChooseMode(_)
+        | SessionCommand::AnswerQuestion { .. } => false,
     }
 }
 
@@ -390,6 +396,7 @@ fn line(frame: &impl Serialize) -> Vec<u8> {
 mod tests {
     use parlor_doors::peer::ServerHello;
     use tokio::io::{AsyncBufReadExt, BufReader};
+    use tokio::net::UnixStream;
 
     use super::*;
 
@@ -403,7 +410,8 @@ mod tests {
         let mut bytes = serde_json::to_vec(&ServerFrame::Hello(hello)).unwrap();
         bytes.push(b'\n');
         theirs.write_all(&bytes).await.unwrap();
-        (Connection::open(ours).await.unwrap(), theirs)
+        let (from, to) = ours.into_split();
+        (Connection::open(from, to).await.unwrap(), theirs)
     }
 
     fn session() -> SessionId {

@@ -6,16 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use parlor_engine::{OWNER_WAIT, PeerConnection, Peers};
-use parlor_transport::connect_socket;
+use parlor_transport::{ClusterKey, connect_node, connect_socket};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
-use super::ADDRESS_PREFIX;
 use super::connection::Connection;
+use super::{NODE_PREFIX, SOCKET_PREFIX};
+
+/// How the processes that share a log reach each other.
+#[derive(Clone)]
+pub(super) enum Network {
+    /// By Unix sockets in this folder.
+    Sockets { folder: PathBuf },
+    /// Over TCP, with the cluster's key.
+    Nodes { key: ClusterKey },
+}
 
 /// Connections by address.
 pub(super) struct PeerConnections {
-    folder: PathBuf,
+    network: Network,
     /// The address of this process, which it does not connect to.
     own_address: Option<String>,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
@@ -25,9 +34,9 @@ pub(super) struct PeerConnections {
 type Slot = AsyncMutex<Option<Arc<Connection>>>;
 
 impl PeerConnections {
-    /// No connections. The sockets of other processes are in `folder`.
-    pub(super) fn new(folder: PathBuf, own_address: Option<String>) -> Self {
-        Self { folder, own_address, slots: Mutex::default() }
+    /// No connections.
+    pub(super) fn new(network: Network, own_address: Option<String>) -> Self {
+        Self { network, own_address, slots: Mutex::default() }
     }
 
     fn slot(&self, address: &str) -> Arc<Slot> {
@@ -42,10 +51,21 @@ impl PeerConnections {
     }
 
     async fn open(&self, address: &str) -> Result<Connection, String> {
-        let name = address.strip_prefix(ADDRESS_PREFIX).filter(|name| !name.contains('/'));
-        let name = name.ok_or_else(|| format!("the address {address:?} is not that of a socket"))?;
-        let stream = connect_socket(&self.folder.join(name)).await.map_err(|error| error.to_string())?;
-        Connection::open(stream).await
+        match &self.network {
+            Network::Sockets { folder } => {
+                let name = address.strip_prefix(SOCKET_PREFIX).filter(|name| !name.contains('/'));
+                let name = name.ok_or_else(|| format!("the address {address:?} is not that of a socket"))?;
+                let stream = connect_socket(&folder.join(name)).await.map_err(|error| error.to_string())?;
+                let (from, to) = stream.into_split();
+                Connection::open(from, to).await
+            }
+            Network::Nodes { key } => {
+                let address = address.strip_prefix(NODE_PREFIX).and_then(|address| address.parse().ok());
+                let address = address.ok_or("the other process has no address of a node")?;
+                let (from, to) = tokio::io::split(connect_node(address, key).await?);
+                Connection::open(from, to).await
+            }
+        }
     }
 
     /// The connection to `address`; opened if there is none.
@@ -81,7 +101,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_wait_for_the_attempt_of_another_task_is_limited() {
-        let peers = PeerConnections::new(PathBuf::from("/no/such/folder"), None);
+        let peers = PeerConnections::new(Network::Sockets { folder: PathBuf::from("/no/such/folder") }, None);
         let slot = peers.slot("unix:a");
         let _attempt = slot.lock().await;
         assert_eq!(peers.connect("unix:a").await.err().as_deref(), Some("it does not answer"));

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use parlor_process::SandboxSupport;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid, getuid};
 
@@ -17,6 +18,9 @@ use crate::state_folder_trust::{PRIVATE_FILES, exposed_settings};
 /// Why it is risky to run as root. `parlor serve` logs this text too.
 pub(crate) const ROOT_RISK: &str = "root: commands of agents can read and change everything on this machine";
 
+/// The version of Landlock from which on it covers signals, abstract sockets and devices.
+const FULL_LANDLOCK: i32 = 6;
+
 /// How to avoid running as root.
 pub(crate) const ROOT_FIX: &str = "run parlor as a user of its own, for example: sudo -u USER parlor serve";
 
@@ -26,7 +30,7 @@ pub(crate) fn is_root() -> bool {
 }
 
 pub(super) fn check(home: Option<&Path>) -> Vec<Finding> {
-    vec![check_user(is_root()), check_files(home), describe_commands(), check_doors()]
+    vec![check_user(is_root()), check_files(home), describe_commands(), check_sandbox(), check_doors()]
 }
 
 fn check_user(is_root: bool) -> Finding {
@@ -71,7 +75,36 @@ fn exposed_files(home: &Path) -> Vec<PathBuf> {
 }
 
 fn describe_commands() -> Finding {
-    Finding::ok("enforced: commands", "no new privileges, resource limits, few variables; no sandbox yet")
+    Finding::ok("enforced: commands", "no new privileges, resource limits, few variables")
+}
+
+/// Starts a program in a sandbox.
+fn check_sandbox() -> Finding {
+    describe_sandbox(&parlor_process::sandbox_support())
+}
+
+fn describe_sandbox(support: &SandboxSupport) -> Finding {
+    const CHECK: &str = "enforced: sandbox";
+    let version = support.landlock_version;
+    match &support.failure {
+        Some(failure) => {
+            let fix = "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, \
+                       sysctl kernel.apparmor_restrict_unprivileged_userns=0, or a container that may create them";
+            Finding::warning(CHECK, format!("modes read-only and workspace refuse to start: {failure}"), fix)
+        }
+        None if version == 0 => Finding::warning(
+            CHECK,
+            "namespaces and seccomp; no Landlock, which would be a second wall",
+            "use Linux 5.13 or later with landlock in its list of security modules",
+        ),
+        None if version < FULL_LANDLOCK => {
+            let text = format!(
+                "namespaces, seccomp, Landlock {version}; signals and devices need Landlock {FULL_LANDLOCK}"
+            );
+            Finding::ok(CHECK, text)
+        }
+        None => Finding::ok(CHECK, format!("namespaces, seccomp, Landlock {version}")),
+    }
 }
 
 fn check_doors() -> Finding {
@@ -104,6 +137,17 @@ mod tests {
         let root = check_user(true);
         assert_eq!(root.state, Health::Warning);
         assert!(root.found.contains("everything") && root.fix.is_some_and(|fix| fix.contains("sudo -u")));
+    }
+
+    #[test]
+    fn a_kernel_without_namespaces_is_a_warning_with_a_fix() {
+        let support = |landlock_version, failure| SandboxSupport { landlock_version, failure };
+        assert_eq!(describe_sandbox(&support(7, None)).state, Health::Ok);
+        assert_eq!(describe_sandbox(&support(0, None)).state, Health::Warning);
+        let refused = parlor_process::SpawnError::Sandbox("no namespaces".to_owned());
+        let finding = describe_sandbox(&support(7, Some(refused)));
+        assert_eq!(finding.state, Health::Warning);
+        assert!(finding.found.contains("no namespaces") && finding.fix.is_some());
     }
 
     #[test]

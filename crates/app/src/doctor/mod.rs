@@ -5,6 +5,7 @@
 
 mod database;
 pub(crate) mod enforced;
+mod mcp;
 mod models;
 mod recover;
 mod shared_log;
@@ -29,6 +30,9 @@ pub(crate) struct Options {
     /// Print one JSON object per line: check, state, found, fix
     #[arg(long)]
     json: bool,
+    /// Also start each MCP server of the settings and ask for its tools
+    #[arg(long)]
+    mcp: bool,
     /// Copy what can be read of a damaged database into a new one, and keep the damaged file beside it
     ///
     /// Saves the events of each session up to the first one that is missing. Fails while a process has the database
@@ -122,6 +126,7 @@ pub(crate) fn doctor(
                 Ok(_) | Err(_) => database::check(home),
             });
             findings.extend(models::check(home, environment));
+            findings.extend(mcp::check(home, environment, options.mcp));
         }
         Err(error) => {
             let fix = "set PARLOR_HOME to a folder of your own";

@@ -30,7 +30,7 @@ fn check_agent(home: &Path, environment: &Environment) -> Option<Finding> {
     let config = home.config();
     let model_agents = config.agents.iter().filter_map(|(id, agent)| match &agent.kind {
         AgentKind::Model(model_agent) => Some((id, model_agent)),
-        AgentKind::Local | AgentKind::Script(_) => None,
+        AgentKind::Local { .. } | AgentKind::Script(_) => None,
     });
     let mut model_agents: Vec<_> = model_agents.collect();
     model_agents.sort_by_key(|(id, _)| **id != config.default_agent);

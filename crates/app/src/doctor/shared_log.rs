@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use parlor_log::{Announcement, PageRequest};
+use parlor_log::PageRequest;
 
 use super::Finding;
-use crate::event_log;
+use crate::event_log::OpenLog;
 use crate::settings::Config;
 
 const CHECK: &str = "database";
@@ -16,9 +16,7 @@ pub(super) fn check(config: &Config) -> Finding {
     let checked = || -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let log =
-                event_log::open(config, std::path::Path::new(""), Announcement::default(), Duration::ZERO)
-                    .await?;
+            let log = OpenLog::open(config, std::path::Path::new(""), Duration::ZERO).await?.as_log();
             let checked = async {
                 log.check().await?;
                 log.sessions(PageRequest::first(1)).await

@@ -116,7 +116,7 @@ fn check_settings(home: &Path, environment: &Environment) -> Finding {
         .iter()
         .map(|(id, agent)| {
             let kind = match agent.kind {
-                AgentKind::Local => "local",
+                AgentKind::Local { .. } => "local",
                 AgentKind::Script(_) => "script",
                 AgentKind::Model(_) => "model",
             };
@@ -124,6 +124,11 @@ fn check_settings(home: &Path, environment: &Environment) -> Finding {
             format!("{id} ({kind}{mark})")
         })
         .collect();
+    if let Some(unknown) = config.unknown_settings.first() {
+        let found = format!("a part of {FILE} is ignored: {unknown}");
+        let fix = "correct or remove the setting, or use the parlor that knows it; to list all, run: parlor settings --check";
+        return Finding::warning(CHECK, found, fix);
+    }
     let validity = if home.join(FILE).exists() { "valid" } else { "does not exist, so the defaults apply" };
     Finding::ok(CHECK, format!("{validity}; agents: {}", listed.join(", ")))
 }

@@ -1,0 +1,86 @@
+//! `parlor rules`: lists and removes the answers that were remembered for projects, and remembers that one is trusted.
+
+mod store;
+
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use parlor_engine::policy::{PROJECT_TRUST, describe};
+use parlor_model::project_root;
+use parlor_vocab::{PolicyRule, RuleAction};
+
+pub(crate) use self::store::ProjectRules;
+use self::store::{RememberedRule, RuleFile};
+use crate::environment::Environment;
+
+/// The arguments of `parlor rules`.
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Remove a rule, so that the user is asked again
+    Remove {
+        /// The number of the rule, as parlor rules prints it
+        id: u64,
+    },
+    /// Trust a project from now on, so that agents read its instructions and skills without a question
+    Trust {
+        /// A folder of the project; the current one if it is left out
+        folder: Option<PathBuf>,
+    },
+}
+
+/// Runs `parlor rules`.
+pub(crate) fn run(environment: &Environment, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
+    let file = RuleFile::new(&environment.state_folder()?);
+    let rules = match &options.action {
+        Some(Action::Remove { id }) => vec![file.remove(*id)?],
+        Some(Action::Trust { folder }) => {
+            let folder = folder.clone().map_or_else(std::env::current_dir, Ok)?;
+            trust_project(environment, &folder)?;
+            return Ok(());
+        }
+        None => file.read()?,
+    };
+    for rule in &rules {
+        if options.json {
+            serde_json::to_writer(&mut *out, rule)?;
+            writeln!(out)?;
+        } else {
+            writeln!(out, "{}", line(rule)?)?;
+        }
+    }
+    if rules.is_empty() && !options.json {
+        writeln!(
+            out,
+            "No answer is remembered. The answer \"always in this project\" to a question adds a rule."
+        )?;
+    }
+    Ok(())
+}
+
+/// Remembers that the project of `folder` is trusted.
+pub(crate) fn trust_project(environment: &Environment, folder: &Path) -> anyhow::Result<()> {
+    let shown = folder.display();
+    let folder = folder.canonicalize().with_context(|| format!("cannot trust the project in {shown}"))?;
+    let home = environment.user_home.as_deref().map(Path::new);
+    let rule = PolicyRule { tool: Some(PROJECT_TRUST.to_owned()), ..PolicyRule::new(RuleAction::Allow) };
+    let state = environment.state_folder()?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+    RuleFile::new(&state).add(&project_root(&folder, home), &rule)
+}
+
+fn line(rule: &RememberedRule) -> anyhow::Result<String> {
+    let written = rule.rule().with_context(|| format!("rule {} has an unknown action", rule.id))?;
+    Ok(format!("{}  {}  in {}", rule.id, describe(&written), rule.project.display()))
+}

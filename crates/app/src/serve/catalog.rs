@@ -60,7 +60,7 @@ pub(super) fn model_catalog(home: &Home, environment: &Environment) -> ModelCata
 fn agent_info(config: &Config, id: &str) -> Option<AgentInfo> {
     let agent = config.agents.get(id)?;
     let (kind, model) = match &agent.kind {
-        AgentKind::Local => ("local", None),
+        AgentKind::Local { .. } => ("local", None),
         AgentKind::Script(_) => ("script", None),
         AgentKind::Model(settings) => ("model", Some(settings.model.clone())),
     };
@@ -74,7 +74,7 @@ fn agent_info(config: &Config, id: &str) -> Option<AgentInfo> {
 fn provider_of(config: &Config, id: &str) -> Option<ProviderKind> {
     match &config.agents.get(id)?.kind {
         AgentKind::Model(settings) => Some(config.models.get(&settings.model)?.provider),
-        AgentKind::Local | AgentKind::Script(_) => None,
+        AgentKind::Local { .. } | AgentKind::Script(_) => None,
     }
 }
 

@@ -2,10 +2,16 @@
 
 mod address;
 mod catalog;
+mod cluster;
+mod exec;
+mod exec_work;
 mod logging;
+mod reload;
+mod retention;
 mod serve_lock;
 mod sketchup;
 mod stderr_writer;
+mod supervisor;
 mod supex;
 mod web;
 
@@ -18,9 +24,10 @@ use std::thread::available_parallelism;
 
 use anyhow::bail;
 use clap::Args;
-use parlor_transport::{AllowLocal, FrameMemory};
+use parlor_transport::{AllowLocal, FrameMemory, ServerSignals};
 use parlor_web::ONE_TIME_LINK_LIFE;
 use tokio::runtime::Builder;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::console::Console;
@@ -31,7 +38,11 @@ use crate::settings::Config;
 use crate::state_folder_trust;
 use crate::token;
 
-use self::serve_lock::{Addresses, ServeLock};
+use self::reload::Reloads;
+use self::serve_lock::Addresses;
+use self::supervisor::Supervisor;
+
+pub(crate) use self::serve_lock::ServeLock;
 
 /// How many threads serve, if the machine has as many cores. More than one, so that a client that sends a message does not
 /// wait while a thousand others get an event. The threads live as long as the server, since the kernel kills a child
@@ -53,12 +64,20 @@ pub(crate) struct Options {
     /// Where the Supex REPL listens; port 0 picks a free one [default: 127.0.0.1:4433]
     #[arg(long, value_name = "ADDR", overrides_with = "supex_repl")]
     supex_repl: Option<String>,
+    /// Open the exec door for today's codex CLI on a WebSocket, such as ws://127.0.0.1:7003; port 0 picks a free one
+    ///
+    /// Whoever may connect can run any program: this user, and clients with the token that `parlor token` prints.
+    #[arg(long, value_name = "ADDR", overrides_with = "exec")]
+    exec: Option<String>,
     /// Where the events of sessions are kept: sqlite: (in the state folder) or postgres://USER@HOST/DATABASE
     ///
     /// Overrides log.url in parlor.toml. Other users can see the arguments of a program: put the password into the file
     /// that log.password_file names, or into the variable PGPASSWORD.
     #[arg(long, value_name = "URL", overrides_with = "log")]
     log: Option<String>,
+    /// How a line of the log on stderr looks
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t, overrides_with = "log_format")]
+    log_format: logging::LogFormat,
     /// Open neither the Supex bridge nor the Supex REPL
     #[arg(long, conflicts_with_all = ["supex", "supex_repl"])]
     no_supex: bool,
@@ -85,18 +104,23 @@ async fn serve_doors(
     console: Console,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let termination_signal = parlor_transport::termination_signal()?;
+    let mut signals = ServerSignals::listen()?;
     // The user may add a key for any provider while the server runs.
-    let home = Home::open(environment)?.with_all_providers().with_log_url(options.log.as_deref())?;
+    let home = Home::find(environment)?.with_all_providers().with_log_url(options.log.as_deref())?;
+    let home = Arc::new(home);
     let redaction = home.redaction().clone();
-    let _log_writer = logging::start(environment.log.as_deref(), stderr().is_terminal(), redaction)?;
+    let _log_writer =
+        logging::start(environment.log.as_deref(), stderr().is_terminal(), options.log_format, redaction)?;
     if enforced::is_root() {
         tracing::warn!("parlor runs as {}; {}", enforced::ROOT_RISK, enforced::ROOT_FIX);
     }
     let config = home.config();
+    for unknown in &config.unknown_settings {
+        tracing::warn!("a part of parlor.toml is ignored: {unknown}");
+    }
     if let Some(file) = state_folder_trust::exposed_settings(home.path(), config) {
         let file = file.display();
-        tracing::warn!("other users can read the token in {file}; run: chmod 600 {file}");
+        tracing::warn!("other users can read the token or password in {file}; run: chmod 600 {file}");
     }
     let web = match options.no_http {
         true => None,
@@ -109,7 +133,8 @@ async fn serve_doors(
             supex::plan(bridge, repl, &config.supex, &environment.supex)?
         }
     };
-    if web.is_none() && supex.is_empty() {
+    let exec = options.exec.as_deref().map(exec::plan).transpose()?;
+    if web.is_none() && supex.is_empty() && exec.is_none() {
         bail!(
             "no door is to be opened; leave out --no-http or --no-supex, or name an address with --listen ADDR"
         );
@@ -126,6 +151,8 @@ async fn serve_doors(
         }
         None => None,
     };
+    let sessions = web.as_ref().map(web::WebDoor::sessions);
+    let exec = exec.map(|address| exec::open(address, &home, &tokens, &memory, sessions)).transpose()?;
     let supex = match supex.is_empty() {
         true => None,
         false => Some(supex::open(&supex, &home, environment, &tokens, memory).await?),
@@ -134,18 +161,25 @@ async fn serve_doors(
         http: web.as_ref().map(web::WebDoor::address),
         supex: supex.as_ref().and_then(supex::Doors::bridge_address),
         supex_repl: supex.as_ref().and_then(supex::Doors::repl_address),
+        exec: exec.as_ref().map(exec::ExecDoor::address),
     };
     lock.publish(&addresses)?;
     tracing::info!(
         http = addresses.http.map(tracing::field::display),
         supex = addresses.supex.map(tracing::field::display),
         supex_repl = addresses.supex_repl.map(tracing::field::display),
+        exec = addresses.exec.map(tracing::field::display),
         "serving"
     );
     if console.stdout_is_terminal {
         print_addresses(out, &addresses, web.as_ref(), config)?;
     }
     parlor_process::unmap_startup_code();
+    let supervisor = Supervisor::new(environment.notify_socket.as_deref());
+    supervisor.ready();
+    let reloader = web.as_ref().map(web::WebDoor::reloader);
+    let sessions = reloader.as_ref().map(|reloader| Arc::clone(&reloader.sessions));
+    let (retention, retention_changes) = watch::channel(config.retention);
     let stop = CancellationToken::new();
     let serving = async {
         let web = async {
@@ -158,10 +192,27 @@ async fn serve_doors(
                 supex.serve(stop.clone()).await;
             }
         };
-        tokio::join!(web, supex);
+        let exec = async {
+            if let Some(exec) = exec {
+                exec.serve(stop.clone()).await;
+            }
+        };
+        let retention = async {
+            if let Some(sessions) = sessions {
+                retention::delete_old_sessions(&sessions, retention_changes, &stop).await;
+            }
+        };
+        tokio::join!(web, supex, exec, retention);
     };
     let ending = async {
-        termination_signal.await;
+        let reloads = Reloads {
+            reloader: reloader.map(Arc::new),
+            environment: Arc::new(environment.clone()),
+            log_url: options.log.clone(),
+            retention,
+        };
+        reloads.until_end(Arc::clone(&home), &mut signals, &supervisor).await;
+        supervisor.stopping();
         stop.cancel();
     };
     tokio::join!(serving, ending);
@@ -195,6 +246,9 @@ fn print_addresses(
     }
     if let Some(address) = addresses.supex_repl {
         writeln!(out, "  Supex REPL         {address}")?;
+    }
+    if let Some(address) = addresses.exec.map(reachable) {
+        writeln!(out, "  Exec door          ws://{address}")?;
     }
     writeln!(out, "  Who may connect    {}", who_may_connect(config.allow_local))?;
     writeln!(out, "In another terminal:")?;

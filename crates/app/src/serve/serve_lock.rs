@@ -28,17 +28,19 @@ pub(super) struct Addresses {
     pub(super) supex: Option<SocketAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) supex_repl: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) exec: Option<SocketAddr>,
 }
 
 /// The lock of a state folder. The kernel releases it when the program ends, however it ends.
-pub(super) struct ServeLock {
+pub(crate) struct ServeLock {
     file: PathBuf,
     _lock: File,
 }
 
 impl ServeLock {
     /// Locks the folder `home`, which is created if it is missing. Fails if another server has the lock.
-    pub(super) fn take(home: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn take(home: &Path) -> anyhow::Result<Self> {
         let shown = home.display();
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -122,7 +124,7 @@ mod tests {
         }
         let mut lock = ServeLock::take(&home).unwrap();
         let [http, supex] = ["127.0.0.1:18790", "127.0.0.1:9876"].map(|address| address.parse().ok());
-        let addresses = Addresses { http, supex, supex_repl: None };
+        let addresses = Addresses { http, supex, supex_repl: None, exec: None };
         lock.publish(&addresses).unwrap();
         let text = std::fs::read_to_string(home.join(FILE)).unwrap();
         let pid = std::process::id();

@@ -1,4 +1,4 @@
-//! Opens and serves the web server: HTTP, the page, and the WebSocket of the supr door.
+//! Opens and serves the web server: HTTP, the page, and the WebSockets of the supr and ACP doors.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,25 +6,28 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use parlor_engine::Sessions;
+use parlor_frontend::ClientTools;
 use parlor_log::SystemClock;
 use parlor_model::{SkillText, UserFolders, read_skills};
 use parlor_transport::{AllowLocal, FrameMemory, Listeners, remove_stale_sockets};
 use parlor_vocab::Clock;
 use parlor_web::{
-    Fetcher, ListSkills, LogMetrics, Metrics, OneTimeLink, PAGE, ProcessApi, Readiness, SkillInfo,
-    TokenStore, WebDeps, WebLimits, WebSettings, is_origin, serve_web, system_random,
+    CurrentCatalog, Fetcher, ListSkills, LogMetrics, Metrics, OneTimeLink, PAGE, ProcessApi, Readiness,
+    SkillInfo, TokenStore, WebDeps, WebLimits, WebSettings, is_origin, serve_web, system_random,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 
 use super::address;
 use super::catalog::model_catalog;
+use super::cluster;
+use super::reload::Reloader;
 use crate::environment::{Environment, SuprVariables};
 use crate::home::Home;
 use crate::models::Builder;
-use crate::peer_door::PeerDoor;
 use crate::sessions::checked_title;
 use crate::settings::supr::SuprConfig;
+use crate::{acp, mcp};
 
 /// The address to listen at if neither a flag, a variable nor a setting names one.
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 18_790);
@@ -62,6 +65,8 @@ pub(super) struct WebDoor {
     listeners: Listeners,
     address: SocketAddr,
     deps: WebDeps,
+    /// The tools of clients of the MCP door.
+    mcp_tools: Arc<ClientTools>,
 }
 
 /// Opens the web server. If `shows_link`, it makes a one-time link for the person at the terminal.
@@ -85,12 +90,11 @@ pub(super) async fn open(
     let metrics = Arc::new(Metrics::default());
     metrics.started.set(clock.now().0 as f64 / 1000.0);
     let mut readiness = None;
-    let door = PeerDoor::open(home.path(), home.config().joins_sessions);
-    let sessions = home.sessions_for_server(environment, &door, |log| {
+    let sessions = home.sessions_for_server(environment, |log| {
         let readiness = readiness.insert(Readiness::new(Arc::clone(&log), home.path()));
         Arc::new(LogMetrics::new(Arc::clone(&metrics), Arc::clone(readiness)).observe(log))
     });
-    let sessions = sessions.await?;
+    let (sessions, opened) = sessions.await?;
     let readiness = readiness.context("the sessions were opened without a log")?;
     raise_descriptor_limit(config.max_connections as u64);
     let keepalive = &config.keepalive;
@@ -114,7 +118,7 @@ pub(super) async fn open(
         folder.clone(),
         home.command_environment(environment),
         home.path().to_owned(),
-        may_send(&config.allow_from),
+        may_send(&config.allow_from) && config.has_terminals,
         Arc::clone(&clock),
     );
     let one_time_link = shows_link.then(|| Arc::new(OneTimeLink::new(&system_random())));
@@ -123,7 +127,11 @@ pub(super) async fn open(
     }
     let skills = skills(Builder::new(home, environment).user_folders(), folder.clone());
     let sessions = Arc::new(sessions.with_fetch(Arc::new(fetch)));
-    door.serve(&sessions);
+    opened.door.serve(&sessions);
+    cluster::start(&opened.log, &sessions, tokens).await?;
+    let serve_acp = acp::serve_sockets(home, environment, Arc::clone(&sessions), folder.clone());
+    let (serve_mcp, mcp_tools) =
+        mcp::serve_requests(home, environment, Arc::clone(&sessions), folder.clone())?;
     let deps = WebDeps {
         settings: settings(config, home.config().allow_local, folder),
         tokens: Arc::clone(tokens),
@@ -131,16 +139,18 @@ pub(super) async fn open(
         sessions,
         readiness,
         check_title: |title| checked_title(title).map_err(|error| error.to_string()),
-        catalog: model_catalog(home, environment),
+        catalog: Arc::new(CurrentCatalog::new(model_catalog(home, environment))),
         skills,
         processes: Arc::new(processes),
+        serve_acp,
+        serve_mcp,
         metrics,
         memory: memory.clone(),
         random: system_random(),
         clock,
         page: PAGE,
     };
-    Ok(WebDoor { listeners, address, deps })
+    Ok(WebDoor { listeners, address, deps, mcp_tools })
 }
 
 /// Lists the skills that agents have in `folder`.
@@ -205,6 +215,16 @@ impl WebDoor {
         self.address
     }
 
+    /// The sessions of the server.
+    pub(super) fn sessions(&self) -> Arc<Sessions> {
+        Arc::clone(&self.deps.sessions)
+    }
+
+    /// Replaces what a reload of the settings changes.
+    pub(super) fn reloader(&self) -> Reloader {
+        Reloader { sessions: Arc::clone(&self.deps.sessions), catalog: Arc::clone(&self.deps.catalog) }
+    }
+
     /// The token that is valid now.
     pub(super) fn token(&self) -> String {
         self.deps.tokens.now().token.reveal().to_owned()
@@ -217,7 +237,7 @@ impl WebDoor {
 
     /// Serves clients until `stop` is cancelled, then stops all runs and closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
-        let Self { listeners, deps, .. } = self;
+        let Self { listeners, deps, mcp_tools, .. } = self;
         let (sessions, processes) = (Arc::clone(&deps.sessions), Arc::clone(&deps.processes));
         let (stop, goodbye) = (stop.child_token(), CancellationToken::new());
         let serving = async {
@@ -229,7 +249,7 @@ impl WebDoor {
         let ending = async {
             stop.cancelled().await;
             // Clients get the ends of their runs before the server closes their sockets.
-            tokio::join!(processes.close(), end(&sessions));
+            tokio::join!(processes.close(), mcp_tools.close(), end(&sessions));
             goodbye.cancel();
         };
         tokio::join!(serving, ending);

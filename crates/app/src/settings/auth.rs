@@ -168,7 +168,7 @@ authorize_params = { "a.b" = "c d" }
         let login = &config.auth["x"];
         assert_eq!(login.client_secret_env.as_deref(), Some("X_CLIENT_SECRET"));
         assert!(login.provider.has_browser() && login.provider.has_device());
-        let members = super::super::table::SETTINGS.iter().filter_map(|it| it.name.strip_prefix("auth.*."));
+        let members = super::super::table::settings().filter_map(|it| it.name.strip_prefix("auth.*."));
         let shown: String = members
             .flat_map(|member| {
                 let values = login.value(member);

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Budget,
     /// `true` or `false`.
     Flag,
+    /// A list of tables with texts, each of them a rule of the policy.
+    Rules,
     /// A list of texts. Numbers in the list become texts.
     List,
 }
@@ -60,6 +62,7 @@ impl Kind {
             Self::UpTo(max) => format!("a whole number up to {max}; 0 or less is the default"),
             Self::Flag => "`true` or `false`".to_owned(),
             Self::List => "a list of texts".to_owned(),
+            Self::Rules => "a list of rules such as `{ command = \"cargo *\" }`".to_owned(),
             Self::Limit => format!("a whole number from 1 to {MAX_LIMIT}, or `\"{UNLIMITED}\"`"),
             Self::Dollars => format!("dollars from 0 to {MAX_DOLLARS}"),
             Self::Budget => format!("dollars from 0 to {MAX_DOLLARS}, or `\"{UNLIMITED}\"`"),

@@ -4,10 +4,15 @@
 //! module only checks values; the modules that get a value decide what it does.
 
 pub(crate) mod auth;
+pub(crate) mod check;
+pub(crate) mod cluster;
 mod kind;
 pub(crate) mod log;
+mod lookup;
+pub(crate) mod mcp;
 pub(crate) mod models;
 mod page;
+pub(crate) mod policy;
 mod read;
 pub(crate) mod show;
 pub(crate) mod size;
@@ -15,6 +20,7 @@ pub(crate) mod supex;
 pub(crate) mod supr;
 pub(crate) mod table;
 mod tools;
+pub(crate) mod without_secrets;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,9 +33,12 @@ use parlor_model::provider::ProviderKind;
 use parlor_transport::AllowLocal;
 
 use self::auth::{LoginConfig, LoginDrafts};
+use self::cluster::ClusterConfig;
 use self::log::LogConfig;
+use self::mcp::{McpDrafts, McpSettings};
 use self::models::{BUILT_IN, ModelAgentConfig, ModelConfig, ModelDrafts, SpendingConfig};
-use self::read::{Assignment, Value};
+use self::policy::PolicyConfig;
+use self::read::{Assignment, FileSettings, Value};
 use self::supex::SupexConfig;
 use self::supr::SuprConfig;
 use self::table::SETTINGS_BYTES;
@@ -53,26 +62,40 @@ pub(crate) struct Config {
     pub(crate) models: BTreeMap<String, ModelConfig>,
     /// The limits of cost.
     pub(crate) spending: SpendingConfig,
+    /// What the file has and this version does not know.
+    pub(crate) unknown_settings: Vec<SettingsError>,
     /// Whether the file sets `default_agent`.
     is_default_chosen: bool,
     /// Whether the file itself configures agents with models.
     has_configured_model_agents: bool,
     /// The providers that one can log in to, by name.
     pub(crate) auth: BTreeMap<String, LoginConfig>,
+    /// Whether clients of the exec door may make HTTP requests to this machine and to private networks.
+    pub(crate) exec_allows_private_urls: bool,
     /// Where the events of sessions are kept.
     pub(crate) log: LogConfig,
+    /// `[cluster]`.
+    pub(crate) cluster: ClusterConfig,
+    /// What agents may do.
+    pub(crate) policy: PolicyConfig,
     /// The limits of `parlor gc`.
     pub(crate) retention: RetentionConfig,
     /// Whether to store secrets in the system's keyring if there is one.
     pub(crate) keyring: bool,
     /// Which local users need no token for the doors of a server.
     pub(crate) allow_local: AllowLocal,
+    /// Whether the ACP door tells its clients how many tokens a turn used.
+    pub(crate) sends_acp_usage: bool,
     /// Whether processes join each other's sessions.
     pub(crate) joins_sessions: bool,
     /// What a stdio door does with the sessions of its process when its client leaves.
     pub(crate) when_owner_leaves: OnDisconnect,
     /// How many bytes of large frames all connections together may hold; `None` means no limit.
     pub(crate) max_frame_memory: Option<u64>,
+    /// The MCP servers whose tools agents may call.
+    pub(crate) mcp: BTreeMap<String, McpSettings>,
+    /// The tools that clients of the MCP door may call over HTTP, beside those that only read.
+    pub(crate) mcp_tools: Vec<String>,
     /// The settings of the Supex doors.
     pub(crate) supex: SupexConfig,
     /// The settings of the supr door and the web page.
@@ -91,7 +114,10 @@ pub(crate) struct AgentConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AgentKind {
     /// The built-in agent, which needs no model.
-    Local,
+    Local {
+        /// Whether it runs commands and Ruby.
+        runs_commands: bool,
+    },
     /// An agent that plays back the script in this file.
     Script(PathBuf),
     /// An agent with a model.
@@ -101,6 +127,8 @@ pub(crate) enum AgentKind {
 /// The limits of `parlor gc`. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RetentionConfig {
+    /// Whether a server deletes what exceeds the limits by itself.
+    pub(crate) is_automatic: bool,
     /// A session is deleted this many days after its last use.
     pub(crate) days: Option<u64>,
     /// The largest size of all sessions together, in bytes.
@@ -109,7 +137,7 @@ pub(crate) struct RetentionConfig {
 
 impl Default for Config {
     fn default() -> Self {
-        let local = AgentConfig { name: "Local".to_owned(), kind: AgentKind::Local };
+        let local = AgentConfig { name: "Local".to_owned(), kind: AgentKind::Local { runs_commands: true } };
         Self {
             default_agent: LOCAL.to_owned(),
             agents: BTreeMap::from([(LOCAL.to_owned(), local)]),
@@ -118,16 +146,23 @@ impl Default for Config {
                 .map(|(provider, model)| (provider.name().to_owned(), ModelConfig::new(provider, model)))
                 .collect(),
             spending: SpendingConfig::default(),
+            unknown_settings: Vec::new(),
             is_default_chosen: false,
             has_configured_model_agents: false,
             auth: BTreeMap::new(),
+            exec_allows_private_urls: false,
             log: LogConfig::default(),
-            retention: RetentionConfig { days: Some(90), max_size: Some(10 << 30) },
+            cluster: ClusterConfig::default(),
+            policy: PolicyConfig::default(),
+            retention: RetentionConfig { is_automatic: false, days: Some(90), max_size: Some(10 << 30) },
             keyring: true,
             allow_local: AllowLocal::default(),
+            sends_acp_usage: true,
             joins_sessions: true,
             when_owner_leaves: OnDisconnect::Stop,
             max_frame_memory: Some(parlor_transport::DEFAULT_FRAME_MEMORY as u64),
+            mcp: BTreeMap::new(),
+            mcp_tools: Vec::new(),
             supex: SupexConfig::default(),
             supr: SuprConfig::default(),
             tools: ToolsConfig::default(),
@@ -155,15 +190,30 @@ impl Config {
             || self.supex.token.is_some()
             || self.supex.upstream_token.is_some()
             || self.log.password_in_url().is_some()
+            || self.mcp.values().any(|server| !server.secrets(|_| None).is_empty())
+    }
+
+    /// Checks the text of a settings file in the state folder `home`.
+    pub(crate) fn check_text(home: &Path, text: &str) -> anyhow::Result<()> {
+        Ok(Self::parse(home, text).map(drop)?)
     }
 
     fn parse(home: &Path, text: &str) -> Result<Self, SettingsError> {
+        let FileSettings { assignments, problems, unknown } = read::read(text)?;
+        match problems.into_iter().next() {
+            Some(problem) => Err(problem),
+            None => Ok(Self { unknown_settings: unknown, ..Self::from_assignments(home, assignments)? }),
+        }
+    }
+
+    fn from_assignments(home: &Path, assignments: Vec<Assignment>) -> Result<Self, SettingsError> {
         let mut config = Self::default();
         let mut agents: BTreeMap<String, AgentDraft> = BTreeMap::new();
         let mut logins = LoginDrafts::default();
         let mut models = ModelDrafts::default();
+        let mut servers = McpDrafts::default();
         let mut default_line = None;
-        for Assignment { path, value, line } in read::read(text)? {
+        for Assignment { path, value, line } in assignments {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
             match (path.as_slice(), value) {
                 (["default_agent"], Value::Text(agent)) => {
@@ -177,6 +227,7 @@ impl Config {
                         .or_insert_with(|| AgentDraft::new(line))
                         .set(member, value);
                 }
+                (["mcp", name, member @ ..], value) => servers.set(name, member, value, line),
                 (["models", name, member @ ..], value) => models.set(name, member, value, line),
                 (["default_models", provider], Value::Text(model)) => {
                     if let Some(known) = config.models.get_mut(*provider) {
@@ -186,6 +237,7 @@ impl Config {
                 (["spending", "session"], Value::Money(micros)) => config.spending.session = micros,
                 (["spending", "day"], Value::Money(micros)) => config.spending.day = micros,
                 (["auth", name, member @ ..], value) => logins.set(name, member, value, line),
+                (["channels", "mcp", "tools"], Value::List(tools)) => config.mcp_tools = tools,
                 (["channels", "supex", member], value) => config.supex.set(member, value),
                 (["channels", "supr", member], value) => config
                     .supr
@@ -195,10 +247,22 @@ impl Config {
                     .tools
                     .set(member, value)
                     .map_err(|error| SettingsError::at(line, format!("tools.{member}: {error}")))?,
+                (["exec", "allow_private_urls"], Value::Flag(allowed)) => {
+                    config.exec_allows_private_urls = allowed;
+                }
+                (["cluster", member], value) => config
+                    .cluster
+                    .set(home, member, value)
+                    .map_err(|error| SettingsError::at(line, format!("cluster.{member}: {error}")))?,
                 (["log", member], value) => config
                     .log
                     .set(home, member, value)
                     .map_err(|error| SettingsError::at(line, format!("log.{member}: {error}")))?,
+                (["policy", member], value) => config
+                    .policy
+                    .set(member, value)
+                    .map_err(|error| SettingsError::at(line, format!("policy.{member}: {error}")))?,
+                (["retention", _], Value::Flag(is_automatic)) => config.retention.is_automatic = is_automatic,
                 (["retention", _], Value::Days(days)) => config.retention.days = days,
                 (["retention", _], Value::Size(size)) => config.retention.max_size = size,
                 (["serve", "max_frame_memory"], Value::Size(size)) => config.max_frame_memory = size,
@@ -206,6 +270,7 @@ impl Config {
                 (["serve", "allow_local"], Value::Text(word)) => {
                     config.allow_local = if word == "token" { AllowLocal::Token } else { AllowLocal::User };
                 }
+                (["acp", "usage_updates"], Value::Flag(sends)) => config.sends_acp_usage = sends,
                 (["sessions", "join"], Value::Flag(joins)) => config.joins_sessions = joins,
                 (["sessions", "when_owner_leaves"], Value::Text(word)) => {
                     let hands_over = word == "hand-over";
@@ -216,6 +281,7 @@ impl Config {
             }
         }
         config.auth = logins.finish()?;
+        config.mcp = servers.finish()?;
         config.models.extend(models.finish()?);
         let mut agents: Vec<(String, AgentDraft)> = agents.into_iter().collect();
         agents.sort_by_key(|(_, draft)| draft.line);
@@ -284,7 +350,7 @@ impl Config {
 }
 
 /// An error in `parlor.toml`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SettingsError {
     /// Counted from 1; `None` if the error has no line.
     line: Option<usize>,
@@ -315,6 +381,7 @@ struct AgentDraft {
     kind: Option<String>,
     name: Option<String>,
     file: Option<PathBuf>,
+    commands: Option<bool>,
     model_agent: ModelAgentConfig,
     /// The last setting in the file that only an agent with a model may have.
     model_setting: Option<String>,
@@ -323,7 +390,7 @@ struct AgentDraft {
 impl AgentDraft {
     fn new(line: usize) -> Self {
         let model_agent = ModelAgentConfig::new("");
-        Self { line, kind: None, name: None, file: None, model_agent, model_setting: None }
+        Self { line, kind: None, name: None, file: None, commands: None, model_agent, model_setting: None }
     }
 
     fn set(&mut self, member: &str, value: Value) {
@@ -331,6 +398,7 @@ impl AgentDraft {
             ("kind", Value::Text(kind)) => self.kind = Some(kind),
             ("name", Value::Text(name)) => self.name = Some(name),
             ("file", Value::File(file)) => self.file = Some(file),
+            ("commands", Value::Flag(runs)) => self.commands = Some(runs),
             (member, value) if self.model_agent.set(member, value.clone()) => {
                 self.model_setting = Some(member.to_owned());
             }
@@ -348,7 +416,11 @@ impl AgentDraft {
         if let (Some("local" | "script"), Some(member)) = (self.kind.as_deref(), &self.model_setting) {
             return Err(error(&format!("has {member}, which is only for kind = \"model\"")));
         }
-        let kind = match (self.kind.as_deref(), self.file) {
+        let kind = self.kind.as_deref().or((id == LOCAL).then_some("local"));
+        if self.commands.is_some() && kind != Some("local") {
+            return Err(error("has commands, which is only for kind = \"local\""));
+        }
+        let kind = match (kind, self.file) {
             (Some("script"), Some(file)) => AgentKind::Script(home.join(file)),
             (Some("script"), None) => return Err(error("needs a file: add file = \"….toml\"")),
             (Some("model"), None) => {
@@ -367,7 +439,7 @@ impl AgentDraft {
                 }
                 AgentKind::Model(Box::new(self.model_agent))
             }
-            (Some(_), None) => AgentKind::Local,
+            (Some(_), None) => AgentKind::Local { runs_commands: self.commands.unwrap_or(true) },
             (Some(_), Some(_)) => return Err(error("has a file, which is only for kind = \"script\"")),
             (None, _) => {
                 return Err(error(
@@ -381,6 +453,10 @@ impl AgentDraft {
 
 fn read_text(file: &Path) -> std::io::Result<String> {
     let mut text = String::new();
+    // Opening a FIFO would wait for somebody who writes to it.
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
     std::fs::File::open(file)?.take(SETTINGS_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > SETTINGS_BYTES {
         return Err(std::io::Error::other(format!("the file is larger than {SETTINGS_BYTES} bytes")));
@@ -405,14 +481,17 @@ mod tests {
     fn agents_and_retention_are_read() {
         let config = parse(
             "default_agent = \"demo\"\n[agents.demo]\nkind = \"script\"\nfile = \"demo.toml\"\n\
-             [agents.local]\nkind = \"local\"\nname = \"Mine\"\n[retention]\ndays = \"never\"\nmax_size = \"1MiB\"",
+             [agents.local]\nkind = \"local\"\nname = \"Mine\"\n[retention]\nautomatic = true\ndays = \"never\"\nmax_size = \"1MiB\"",
         )
         .unwrap();
         let demo = AgentKind::Script("/home/demo.toml".into());
         assert_eq!(config.agents["demo"], AgentConfig { name: "demo".to_owned(), kind: demo });
         assert_eq!(config.agents["local"].name, "Mine");
         assert_eq!(config.default_agent, "demo");
-        assert_eq!(config.retention, RetentionConfig { days: None, max_size: Some(1 << 20) });
+        assert_eq!(
+            config.retention,
+            RetentionConfig { is_automatic: true, days: None, max_size: Some(1 << 20) }
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Generates `docs/settings.md` from the table of settings.
 
-use super::table::SETTINGS;
+use super::table::settings;
 
 /// The text before the table of settings.
 const HEAD: &str = "\
@@ -15,10 +15,16 @@ and the accepted values. `parlor settings` prints the current values, and `parlo
 ```toml
 default_agent = \"demo\"
 
+[acp]
+usage_updates = true
+
 [agents.demo]
 kind = \"script\"
 name = \"Demo\"
 file = \"demo.toml\"
+
+[agents.local]
+commands = true
 
 [agents.main]
 kind = \"model\"
@@ -62,6 +68,26 @@ openrouter = \"anthropic/claude-sonnet-5\"
 url = \"postgres://parlor@db.example/parlor\"
 password_file = \"database.password\"
 
+[mcp.files]
+enabled = true
+command = \"npx\"
+args = [\"-y\", \"@modelcontextprotocol/server-filesystem\", \".\"]
+env = { LANG = \"C.UTF-8\" }
+env_from = [\"FILES_TOKEN\"]
+cwd = \"/home/me/project\"
+tools = [\"read_text_file\", \"search_files\"]
+timeout = 60
+
+[mcp.docs]
+url = \"https://docs.example.org/mcp\"
+headers = { Authorization = \"Bearer a-long-secret\" }
+
+[cluster]
+node = \"a\"
+listen = \"10.0.0.1:18791\"
+secret_file = \"cluster.key\"
+workspace = \"main\"
+
 [spending]
 session = 5.0
 day = 20.0
@@ -85,6 +111,9 @@ authorize_params = { audience = \"models\" }
 account_claim = [\"sub\"]
 login_timeout = 900
 
+[channels.mcp]
+tools = [\"shell\", \"write_file\"]
+
 [channels.supex]
 listen = \"127.0.0.1:9876\"
 repl_listen = \"127.0.0.1:4433\"
@@ -106,12 +135,27 @@ allow_hosts = [\"chat.example.org\"]
 trusted_proxies = [\"127.0.0.1\"]
 allow_from = [\"supr:supr-user\"]
 allow_private_urls = false
+terminals = true
 ping_interval = 30
 read_timeout = 60
 write_timeout = 10
 max_connections = 100
 
+[exec]
+allow_private_urls = false
+
+[policy]
+mode = \"workspace\"
+when_unattended = \"deny\"
+network = \"rules\"
+allow = [{ command = \"cargo *\" }, { host = \"crates.example\" }]
+ask = [{ command = \"git push *\" }]
+deny = [{ path = \"~/.aws\" }]
+enforce_all = false
+question_timeout = 3600
+
 [retention]
+automatic = true
 days = 30
 max_size = \"2GiB\"
 
@@ -165,7 +209,7 @@ Commands of agents get only the variables that [tools.md](tools.md#what-processe
 pub(super) fn render() -> String {
     let mut page = HEAD.to_owned();
     page.push_str("| setting | takes | default | |\n|---|---|---|---|\n");
-    for setting in SETTINGS {
+    for setting in settings() {
         let (name, takes) = (setting.name, setting.kind.description());
         page.push_str(&format!("| `{name}` | {takes} | {} | {} |\n", setting.default, setting.doc));
     }
@@ -198,7 +242,7 @@ mod tests {
     fn the_sample_on_the_page_is_valid_and_has_every_setting() {
         let sample = HEAD.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         Config::parse(std::path::Path::new("/"), sample).unwrap();
-        for setting in SETTINGS {
+        for setting in settings() {
             let member = setting.name.trim_end_matches(".*").rsplit('.').next().unwrap();
             assert!(sample.contains(&format!("{member} = ")), "{} is missing in the sample", setting.name);
         }
@@ -206,8 +250,7 @@ mod tests {
 
     #[test]
     fn the_retention_defaults_on_the_page_are_the_real_ones() {
-        let text: String = SETTINGS
-            .iter()
+        let text: String = settings()
             .filter(|setting| setting.name.starts_with("retention."))
             .map(|setting| format!("{} = {}\n", setting.name, setting.default.replace('`', "")))
             .collect();

@@ -3,16 +3,25 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use strsim::damerau_levenshtein;
 use toml::de::{DeTable, DeValue};
 
-use super::table::{self, Kind, MAX_DAYS, MAX_DOLLARS, MAX_LIMIT, MAX_SECONDS, NEVER, UNLIMITED};
+use super::lookup;
+use super::table::{Kind, MAX_DAYS, MAX_DOLLARS, MAX_LIMIT, MAX_SECONDS, NEVER, UNLIMITED};
 use super::{SettingsError, size};
 
 /// An error about an unknown name suggests a known name if their similarity, from 0 to 1, is at least this.
 const MIN_SIMILARITY: f64 = 0.7;
 
+/// The most changed, missing, additional or swapped letters of a mistyped name.
+const TYPO_EDITS: usize = 2;
+
+/// A name of this many letters for each such letter is a mistyped one. A shorter name, such as `mcp` beside `acp`, is
+/// another word.
+const LETTERS_PER_EDIT: usize = 4;
+
 /// One setting in the file.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Assignment {
     /// The names of the tables and of the setting, from the top of the file.
     pub(super) path: Vec<String>,
@@ -39,49 +48,70 @@ pub(super) enum Value {
     Money(Option<u64>),
     Flag(bool),
     List(Vec<String>),
+    /// The members of each table.
+    Rules(Vec<Vec<(String, String)>>),
 }
 
-/// Reads all settings of a file. Checks each value, but not how they fit together.
-pub(super) fn read(text: &str) -> Result<Vec<Assignment>, SettingsError> {
+/// All settings of a file.
+#[derive(Debug, Default)]
+pub(super) struct FileSettings {
+    pub(super) assignments: Vec<Assignment>,
+    /// Names that are nearly those of settings, and values that settings do not take.
+    pub(super) problems: Vec<SettingsError>,
+    /// Names that are not like those of any setting: a newer parlor may know them.
+    pub(super) unknown: Vec<SettingsError>,
+}
+
+/// Reads all settings of a file, also after a problem. Checks each value, but not how they fit together. Fails if the file
+/// is not TOML.
+pub(super) fn read(text: &str) -> Result<FileSettings, SettingsError> {
     let file = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, &span));
         SettingsError::at(line, error.message().trim_end())
     })?;
-    let mut assignments = Vec::new();
-    Reader { text, assignments: &mut assignments }.table(&[], file.get_ref())?;
-    Ok(assignments)
+    let mut settings = FileSettings::default();
+    Reader { text, settings: &mut settings }.table(&[], file.get_ref());
+    settings.problems.sort_by_key(|problem| problem.line);
+    settings.unknown.sort_by_key(|unknown| unknown.line);
+    Ok(settings)
 }
 
 struct Reader<'a> {
     text: &'a str,
-    assignments: &'a mut Vec<Assignment>,
+    settings: &'a mut FileSettings,
 }
 
 impl Reader<'_> {
-    fn table(&mut self, path: &[&str], table: &DeTable<'_>) -> Result<(), SettingsError> {
-        let members = table::members(path).unwrap_or_default();
+    fn table(&mut self, path: &[&str], table: &DeTable<'_>) {
+        let members = lookup::members(path).unwrap_or_default();
         for (name, value) in table {
             let line = line_of(self.text, &name.span());
             let name: &str = name.get_ref();
             let error = |message: String| SettingsError::at(line, message);
             if !members.contains(&name) && !members.contains(&"*") {
-                return Err(error(unknown_name(path, name, &members)));
+                let is_typo = members.iter().any(|member| is_typo(name, member));
+                let list = if is_typo { &mut self.settings.problems } else { &mut self.settings.unknown };
+                list.push(error(unknown_name(path, name, &members)));
+                continue;
             }
             let path: Vec<&str> = path.iter().copied().chain([name]).collect();
-            match (table::find(&path), value.get_ref()) {
-                (Some(setting), value) => {
-                    let value = check(setting.kind, value)
-                        .map_err(|message| error(format!("{} {message}", path.join("."))))?;
-                    let path = path.iter().map(|name| (*name).to_owned()).collect();
-                    self.assignments.push(Assignment { path, value, line });
-                }
-                (None, DeValue::Table(inner)) => self.table(&path, inner)?,
+            match (lookup::find(&path), value.get_ref()) {
+                (Some(setting), value) => match check(setting.kind, value) {
+                    Ok(value) => {
+                        let path = path.iter().map(|name| (*name).to_owned()).collect();
+                        self.settings.assignments.push(Assignment { path, value, line });
+                    }
+                    Err(message) => {
+                        self.settings.problems.push(error(format!("{} {message}", path.join("."))));
+                    }
+                },
+                (None, DeValue::Table(inner)) => self.table(&path, inner),
                 (None, other) => {
-                    return Err(error(format!("{} is a table, not {}", path.join("."), describe(other))));
+                    let message = format!("{} is a table, not {}", path.join("."), describe(other));
+                    self.settings.problems.push(error(message));
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -149,6 +179,21 @@ fn check(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
             };
             items.iter().map(|item| text(item.get_ref())).collect::<Result<_, _>>().map(Value::List)
         }
+        Kind::Rules => {
+            let DeValue::Array(items) = value else { return Err(wrong_kind()) };
+            let rule = |item: &DeValue<'_>| -> Result<Vec<(String, String)>, String> {
+                let DeValue::Table(members) = item else { return Err(wrong_kind()) };
+                let member = |(name, value): (
+                    &toml::Spanned<std::borrow::Cow<'_, str>>,
+                    &toml::Spanned<DeValue<'_>>,
+                )| {
+                    let text = value.get_ref().as_str().ok_or_else(wrong_kind)?;
+                    Ok((name.get_ref().clone().into_owned(), text.to_owned()))
+                };
+                members.iter().map(member).collect()
+            };
+            items.iter().map(|item| rule(item.get_ref())).collect::<Result<_, _>>().map(Value::Rules)
+        }
         Kind::Size => match text()? {
             UNLIMITED => Ok(Value::Size(None)),
             text => size::parse(text)
@@ -170,6 +215,12 @@ fn describe(value: &DeValue<'_>) -> String {
         DeValue::Array(_) => "a list".to_owned(),
         DeValue::Table(_) => "a table".to_owned(),
     }
+}
+
+/// Whether `name` is `member` with a typing error, which is refused: it might have been meant to protect something. Parlor
+/// ignores other unknown names with a warning, so that settings of a newer version do not prevent a downgrade.
+fn is_typo(name: &str, member: &str) -> bool {
+    damerau_levenshtein(name, member) <= TYPO_EDITS.min(name.chars().count() / LETTERS_PER_EDIT)
 }
 
 /// The error about a name that is not in the table of settings.
@@ -196,12 +247,15 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        read(text).unwrap_err().to_string()
+        match read(text) {
+            Ok(settings) => settings.problems.into_iter().next().unwrap().to_string(),
+            Err(error) => error.to_string(),
+        }
     }
 
     #[test]
     fn values_are_read_with_path_and_line() {
-        let assignments = read("\n[retention]\ndays = 7\nmax_size = \"unlimited\"").unwrap();
+        let assignments = read("\n[retention]\ndays = 7\nmax_size = \"unlimited\"").unwrap().assignments;
         let path = |name: &str| vec!["retention".to_owned(), name.to_owned()];
         assert_eq!(assignments[0], Assignment { path: path("days"), value: Value::Days(Some(7)), line: 3 });
         assert_eq!(assignments[1], Assignment { path: path("max_size"), value: Value::Size(None), line: 4 });
@@ -217,10 +271,23 @@ mod tests {
             error("[agents.a]\nkind = \"local\"\nnmae = \"x\""),
             "line 3: there is no setting \"nmae\" in [agents.a]; did you mean \"name\"?"
         );
+    }
+
+    #[test]
+    fn a_name_like_no_other_is_reported_and_not_refused() {
+        let found =
+            read("[bcp]\na = 1\n[retention]\nhistory_of_everything = 3\n[serve]\nallow_lokal = \"token\"")
+                .unwrap();
+        let unknown: Vec<String> = found.unknown.iter().map(ToString::to_string).collect();
+        assert!(unknown[0].starts_with("line 1: there is no setting \"bcp\"; did you mean"));
+        assert!(
+            unknown[1].starts_with("line 4: there is no setting \"history_of_everything\" in [retention]")
+        );
+        assert_eq!(unknown.len(), 2);
+        // A mistyped name might have been meant to protect something.
         assert_eq!(
-            error("[zzz]\n"),
-            "line 1: there is no setting \"zzz\"; there are: default_agent, agents, auth, channels, \
-             default_models, log, models, retention, secrets, serve, sessions, spending, tools"
+            found.problems[0].to_string(),
+            "line 6: there is no setting \"allow_lokal\" in [serve]; did you mean \"allow_local\"?"
         );
     }
 
@@ -245,7 +312,7 @@ mod tests {
 
     #[test]
     fn lists_flags_and_numbers_with_a_default_are_read() {
-        let value = |text: &str| read(&format!("channels.supr.{text}")).unwrap().remove(0).value;
+        let value = |text: &str| read(&format!("channels.supr.{text}")).unwrap().assignments.remove(0).value;
         assert_eq!(value("allow_from = [\"a\", 7]"), Value::List(vec!["a".to_owned(), "7".to_owned()]));
         assert_eq!(value("enabled = false"), Value::Flag(false));
         assert_eq!(value("ping_interval = 5"), Value::NumberOrDefault(Some(5)));

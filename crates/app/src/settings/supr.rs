@@ -36,6 +36,8 @@ pub(crate) struct SuprConfig {
     pub(crate) allow_from: Vec<String>,
     /// Whether parlor may fetch files from this machine and from private networks.
     pub(crate) allow_private_urls: bool,
+    /// Whether clients may start terminals.
+    pub(crate) has_terminals: bool,
     /// The ping interval and timeouts of a connection.
     pub(crate) keepalive: Keepalive,
     /// The largest number of WebSocket clients and event streams at a time.
@@ -54,6 +56,7 @@ impl Default for SuprConfig {
             trusted_proxies: Vec::new(),
             allow_from: Vec::new(),
             allow_private_urls: false,
+            has_terminals: true,
             keepalive: Keepalive {
                 ping_interval: PING_INTERVAL,
                 read_timeout: READ_TIMEOUT,
@@ -104,6 +107,7 @@ impl SuprConfig {
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
         match (member, value) {
             ("enabled", Value::Flag(enabled)) => self.is_enabled = enabled,
+            ("terminals", Value::Flag(has_terminals)) => self.has_terminals = has_terminals,
             ("listen", Value::Text(address)) => self.listen = text(address),
             ("token", Value::Text(token)) => {
                 let token = text(token).as_deref().map(Token::parse).transpose();
@@ -141,6 +145,7 @@ impl SuprConfig {
         let seconds = |duration: Duration| Some(duration.as_secs().to_string());
         match member {
             "enabled" => Some(self.is_enabled.to_string()),
+            "terminals" => Some(self.has_terminals.to_string()),
             "listen" => self.listen.as_ref().map(|address| format!("{address:?}")),
             "allow_token_query" => Some(self.allow_token_query.to_string()),
             "allow_origins" => Some(format!("{:?}", self.allow_origins)),

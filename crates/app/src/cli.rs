@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::{chat, doctor, gc, login, models, replay, serve, sessions, settings, stdio, supex_client, token};
+use crate::{
+    backup, chat, completions, doctor, gc, log_command, login, mcp, models, nodes, replay, rules, sandbox,
+    serve, sessions, settings, stdio, supex_client, token, undo, version,
+};
 
 /// One agent runtime with many doors.
 #[derive(Parser)]
@@ -28,8 +31,9 @@ pub(crate) enum Command {
     /// Chat with an agent on the terminal
     ///
     /// With MESSAGE, or if stdin is not a terminal, parlor prints one answer on stdout and exits with 0 if the run
-    /// completed, 1 if it failed, and 130 if it was stopped. Otherwise the chat continues until Ctrl-D or /quit. Ctrl-C
-    /// stops the current answer; pressed twice, it ends the chat. With --watch, parlor shows a session and sends nothing.
+    /// completed, 1 if it failed, and 130 if it was stopped. Otherwise the chat continues until Ctrl-D or /quit; /help
+    /// lists its commands and keys. Ctrl-C stops the current answer; pressed twice, it ends the chat. With --watch, parlor
+    /// shows a session and sends nothing.
     #[command(after_help = CHAT_EXAMPLES)]
     Chat(chat::Options),
     /// List the sessions, the most recently used first; rename or delete them
@@ -41,6 +45,18 @@ pub(crate) enum Command {
     /// process may use the session at the same time.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(replay::Options),
+    /// Show what a run changed in files
+    ///
+    /// Prints a unified diff of every file that the run created, changed or deleted, by file tools or by commands.
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(undo::DiffOptions),
+    /// Put back the files that a run changed
+    ///
+    /// Restores contents, permissions and links, removes what the run created, and recreates what it deleted. A file that
+    /// was changed after the run is reported and kept, unless --force is given. Exits with 1 if a file was kept. Works
+    /// without git, and leaves git alone.
+    #[command(after_help = UNDO_EXAMPLES)]
+    Undo(undo::UndoOptions),
     /// Delete old sessions and unreferenced files, and free their disk space
     ///
     /// Deletes sessions that were not used for a number of days, and then the least recently used ones until the rest
@@ -48,10 +64,28 @@ pub(crate) enum Command {
     /// day.
     #[command(after_help = GC_EXAMPLES)]
     Gc(gc::Options),
+    /// Copy the event log to another database
+    Log {
+        #[command(subcommand)]
+        command: log_command::LogCommand,
+    },
+    /// Save the state folder to one file, while parlor runs
+    ///
+    /// Saves the sessions, their attached files, parlor.toml, AGENTS.md, skills and typed lines, and with --with-secrets
+    /// also keys, logins and the token. Does not save a log in PostgreSQL and the scripts of agents. The file is a tar
+    /// file, compressed with gzip, that only its owner can read.
+    #[command(after_help = BACKUP_EXAMPLES)]
+    Backup(backup::BackupOptions),
+    /// Put a backup into the state folder
+    ///
+    /// Checks the whole backup before it changes anything. Refuses a state folder that another parlor uses, and one with
+    /// sessions unless --force is given.
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(backup::RestoreOptions),
     /// Serve the network doors: the web page with the supr door, the Supex bridge and its REPL
     ///
-    /// Serves until SIGTERM, SIGINT or SIGHUP. Meanwhile, serve.json in the state folder has the process id and the
-    /// addresses. To accept clients from other machines, HTTP needs a token that is hard to guess; Supex needs
+    /// Serves until SIGTERM or SIGINT, or until the terminal in which it was started is closed. SIGHUP reads parlor.toml
+    /// again. Meanwhile, serve.json in the state folder has the process id and the addresses. To accept clients from other machines, HTTP needs a token that is hard to guess; Supex needs
     /// SUPEX_ALLOW_REMOTE=1 and a token.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(serve::Options),
@@ -86,11 +120,29 @@ pub(crate) enum Command {
     /// openai, gemini and openrouter, or a name that the provider of the agent's model knows.
     #[command(after_help = MODELS_EXAMPLES)]
     Models(models::Options),
-    /// Print every setting with its value and description
+    /// List, add, remove and test the MCP servers whose tools agents may call
+    #[command(after_help = MCP_EXAMPLES)]
+    Mcp(mcp::servers::Options),
+    /// List the nodes that share a log in PostgreSQL, with their sessions and active runs
+    Nodes(nodes::Options),
+    /// List the answers that were remembered for projects, or remove one
+    #[command(after_help = RULES_EXAMPLES)]
+    Rules(rules::Options),
+    /// Print every setting with its value and description, or check them
     Settings(settings::show::Options),
+    /// Print the version of parlor; with --verbose, also those of its formats and protocols
+    ///
+    /// `parlor --version --verbose` prints the same.
+    Version(version::Options),
+    /// Print a script that completes commands and flags in a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(completions::CompletionsOptions),
+    /// Write the manual pages of all commands into a folder
+    #[command(after_help = MAN_EXAMPLES)]
+    Man(completions::ManOptions),
     /// Create links so that other programs start parlor instead of the program they expect
     ///
-    /// The links are codex-exec-server, loaf and synaps. Started by one of these names, parlor behaves as that program.
+    /// The links are codex-exec-server, loaf, parlor-acp and synaps. Started by one of these names, parlor behaves as that program.
     /// Does not replace other files or links without --force.
     #[command(after_help = LINK_EXAMPLES)]
     Link {
@@ -101,6 +153,14 @@ pub(crate) enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Run a command in a sandbox
+    ///
+    /// In mode workspace, the command writes only the project folder and a private temporary folder, reads no secrets and
+    /// has no network; read-only also protects the project; full only limits its resources. The kernel enforces the mode;
+    /// where it cannot, the command is not started. Exits with the status of the command, or with 128 and the number of the
+    /// signal that killed it.
+    #[command(after_help = SANDBOX_EXAMPLES)]
+    Sandbox(sandbox::Options),
     /// Use a Supex bridge: print its status, run Ruby, call tools
     ///
     /// Connects to the bridge of `parlor serve`, or to any other one. If the bridge requires a token, set
@@ -112,6 +172,9 @@ pub(crate) enum Command {
     /// Reads one JSON message per line from stdin and writes one per line to stdout, and nothing else. Ends when stdin
     /// closes, or on SIGTERM, SIGINT or SIGHUP, and ends all processes that it started.
     Stdio {
+        /// Trust the project of the current folder from now on: agents read its instructions and skills (docs/policy.md)
+        #[arg(long)]
+        trust: bool,
         /// The protocol of the door
         #[command(subcommand)]
         door: stdio::Door,
@@ -125,14 +188,37 @@ Examples:
   git diff | parlor chat --agent reviewer
   parlor chat --model anthropic --reasoning high 'why does the build fail?'
   parlor chat --session 019a8f2e 'and now?'
+  parlor chat --continue
   parlor chat --watch 019a8f2e
   parlor chat --json '!make' | jq -r 'select(.type == \"tool.completed\").output'";
+
+const SANDBOX_EXAMPLES: &str = "\
+Examples:
+  parlor sandbox -- make test
+  parlor sandbox --mode read-only --cwd ~/project -- sh -c 'grep -rn TODO . | wc -l'
+  parlor sandbox -- bash
+
+The command gets the variables that commands of agents get; [tools] environment in parlor.toml adds others.";
+const MCP_EXAMPLES: &str = "\
+Examples:
+  parlor mcp add files npx -y @modelcontextprotocol/server-filesystem .
+  parlor mcp add docs https://docs.example.org/mcp
+  parlor mcp test
+  parlor mcp remove docs
+
+docs/protocols/mcp.md describes [mcp.NAME] in parlor.toml. parlor stdio mcp serves parlor's own tools to others.";
 
 const MODELS_EXAMPLES: &str = "\
 Examples:
   parlor models                  list the configured models, and what is missing for them
   parlor models --all            also list the models that the providers offer; cached for a day
   parlor models --refresh --json | jq -r .name";
+
+const RULES_EXAMPLES: &str = "\
+Examples:
+  parlor rules                   list the remembered answers of all projects
+  parlor rules remove 3          ask again before what rule 3 allows
+  parlor rules --json | jq -r .command";
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
@@ -150,6 +236,20 @@ Examples:
   parlor replay 019a8f2e --json | jq -r 'select(.type == \"message.completed\").text'
   parlor replay 019a8f2e --as supr | jq -r .type";
 
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  parlor diff                    of the last run that changed files in this folder
+  parlor diff --session 019a8f2e
+  parlor diff run_019a8f2e --json | jq -r '.files[].path'";
+
+const UNDO_EXAMPLES: &str = "\
+Examples:
+  parlor undo --dry-run          print what would be put back
+  parlor undo                    undo the last run that changed files in this folder
+  parlor undo run_019a8f2e --force
+
+docs/undo.md describes what can be undone.";
+
 const GC_EXAMPLES: &str = "\
 Examples:
   parlor gc --dry-run                           print what the settings would delete
@@ -157,6 +257,18 @@ Examples:
   parlor gc --older-than never --keep-bytes unlimited      delete no session, only free unused space
 
 The default limits are days and max_size under [retention] in parlor.toml.";
+
+const BACKUP_EXAMPLES: &str = "\
+Examples:
+  parlor backup ~/parlor-backup.tar.gz
+  parlor backup --with-secrets - | gpg --symmetric > parlor.gpg
+  tar tvf ~/parlor-backup.tar.gz";
+
+const RESTORE_EXAMPLES: &str = "\
+Examples:
+  parlor restore ~/parlor-backup.tar.gz
+  PARLOR_HOME=/tmp/look parlor restore ~/parlor-backup.tar.gz        restore into another folder
+  gpg --decrypt parlor.gpg | parlor restore -";
 
 const DOCTOR_EXAMPLES: &str = "\
 Examples:
@@ -213,6 +325,18 @@ Examples:
 Environment variables: SUPEX_HOST, SUPEX_PORT and SUPEX_TIMEOUT, as the flags; SUPEX_AUTH_TOKEN; SUPEX_AGENT,
 the client's name [user]; SUPEX_RETRIES [2]; SUPEX_MAX_RESPONSE, in bytes [10485760]; SUPEX_IDLE_TIMEOUT, in
 seconds [300].";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  parlor completions bash > ~/.local/share/bash-completion/completions/parlor
+  parlor completions fish > ~/.config/fish/completions/parlor.fish
+  parlor completions zsh > \"${fpath[1]}/_parlor\"
+
+The Debian package installs them.";
+
+const MAN_EXAMPLES: &str = "\
+Example:
+  parlor man ~/.local/share/man/man1 && man parlor-chat";
 
 const LINK_EXAMPLES: &str = "\
 Example:

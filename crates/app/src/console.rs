@@ -64,6 +64,11 @@ impl Style {
         self.wrap("31", text)
     }
 
+    /// For added lines.
+    pub(crate) fn green(self, text: &str) -> String {
+        self.wrap("32", text)
+    }
+
     /// For text that should be noticed first.
     pub(crate) fn bold(self, text: &str) -> String {
         self.wrap("1", text)

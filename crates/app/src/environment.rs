@@ -20,6 +20,7 @@ const SECRET_WORDS: [&str; 10] =
     ["KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE", "WEBHOOK", "DSN"];
 
 /// The variables that parlor uses, and those that it passes on to commands and other programs.
+#[derive(Clone)]
 pub(crate) struct Environment {
     /// `PARLOR_HOME`.
     home: Option<OsString>,
@@ -39,6 +40,8 @@ pub(crate) struct Environment {
     pub(crate) supr: SuprVariables,
     /// `PARLOR_LOG`.
     pub(crate) log: Option<String>,
+    /// `NOTIFY_SOCKET`: where a supervisor such as systemd wants to be told what a server does.
+    pub(crate) notify_socket: Option<String>,
     /// Whether `PARLOR_DUMPABLE` is `1`: debuggers and core dumps may read the memory of this process.
     pub(crate) is_dumpable: bool,
     /// Whether `NO_COLOR` is set.
@@ -72,6 +75,7 @@ impl Environment {
             supex: SupexVariables::read(),
             supr: SuprVariables::read(),
             log: variable("PARLOR_LOG").map(|level| level.to_string_lossy().into_owned()),
+            notify_socket: variable("NOTIFY_SOCKET").and_then(|socket| socket.into_string().ok()),
             is_dumpable: variable("PARLOR_DUMPABLE").is_some_and(|value| value == "1"),
             no_color: variable("NO_COLOR").is_some(),
             is_dumb_terminal: variable("TERM").is_none_or(|term| term == "dumb"),
@@ -119,6 +123,11 @@ impl Environment {
         self.all.iter().filter(is_public).cloned().collect()
     }
 
+    /// The value of a variable that the settings name.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        self.all.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
+    }
+
     /// Finds a program that parlor itself needs in `PATH`.
     pub(crate) fn find_program(&self, name: &Path) -> Option<PathBuf> {
         parlor_process::find_program(name, self.path.as_deref()?)
@@ -131,7 +140,7 @@ impl Environment {
 }
 
 /// The `SUPEX_…` variables. An empty variable counts as unset.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct SupexVariables {
     /// `SUPEX_HOST`.
     pub(crate) host: Option<String>,
@@ -196,7 +205,7 @@ impl SupexVariables {
 }
 
 /// The `SUPRCLAW_…` variables. An empty variable counts as unset.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct SuprVariables {
     /// `SUPRCLAW_CHANNELS_SUPR_ENABLED`.
     pub(crate) enabled: Option<String>,

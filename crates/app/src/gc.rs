@@ -15,7 +15,7 @@ use crate::json;
 use crate::sessions::NOT_YET_ERASED;
 use crate::sessions::pick::{full_id, short_id};
 use crate::settings::table::{MAX_DAYS, NEVER, UNLIMITED};
-use crate::settings::{Config, size};
+use crate::settings::{Config, RetentionConfig, size};
 use crate::text::truncate;
 use crate::time::minute;
 
@@ -91,9 +91,14 @@ pub(crate) async fn gc(
 /// The limits from the command line; where there is none, those of the settings.
 fn retention(config: &Config, options: &Options) -> Retention {
     let days = options.older_than.map_or(config.retention.days, |limit| limit.0);
-    let max_bytes = options.keep_bytes.map_or(config.retention.max_size, |limit| limit.0);
-    let max_age = days.map(|days| DAY * u32::try_from(days).unwrap_or(u32::MAX));
-    Retention { max_age, max_bytes }
+    let max_size = options.keep_bytes.map_or(config.retention.max_size, |limit| limit.0);
+    limits(RetentionConfig { days, max_size, ..config.retention })
+}
+
+/// The limits of the settings, as the engine takes them.
+pub(crate) fn limits(config: RetentionConfig) -> Retention {
+    let max_age = config.days.map(|days| DAY * u32::try_from(days).unwrap_or(u32::MAX));
+    Retention { max_age, max_bytes: config.max_size }
 }
 
 fn print(deleted: &DeletedSession, console: Console, out: &mut dyn Write) -> io::Result<()> {

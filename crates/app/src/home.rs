@@ -1,28 +1,41 @@
 //! The state folder: its settings, keys, and the session registry over its log.
 
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use parlor_auth::Redactor;
 use parlor_engine::{Agents, MediaStore, SessionDeps, Sessions};
 use parlor_log::{Announcement, EventLog, OPEN_CHECK_WAIT, SystemClock, TimeOrderedIds};
+use parlor_model::provider::ProviderKind;
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_process::set_child_limits;
-use parlor_tools::{RubyTool, ShellTool, Toolbox};
+use parlor_tools::{McpLogin, McpServers, RubyTool, ShellTool, Toolbox};
+use parlor_undo::UndoStore;
 use parlor_vocab::AgentId;
 
 use crate::environment::Environment;
-use crate::event_log;
+use crate::event_log::OpenLog;
+use crate::mcp;
 use crate::models::{Builder, Keys};
-use crate::peer_door::{self, PeerDoor};
+use crate::peer_door::{PeerDoor, Reachable};
 use crate::redaction::Redaction;
-use crate::settings::{AgentConfig, AgentKind, Config};
+use crate::rules::ProjectRules;
+use crate::settings::{self, AgentConfig, AgentKind, Config};
 use crate::state_folder_trust;
 
 /// How long a server checks its database for damage when it starts. With the file in the page cache that is enough for
 /// about 700 MiB; `parlor doctor` checks for longer.
 const SERVE_CHECK_WAIT: Duration = Duration::from_secs(1);
+
+/// What a process opened together with its sessions.
+pub(crate) struct OpenedHome {
+    /// To be served by a process that others reach.
+    pub(crate) door: PeerDoor,
+    pub(crate) log: OpenLog,
+}
 
 /// The state folder with its settings and keys.
 pub(crate) struct Home {
@@ -37,22 +50,39 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Finds the state folder and reads its settings. The folder need not exist.
+    /// Finds the state folder and reads its settings. The folder need not exist. Names settings that this version does not
+    /// know on stderr.
     pub(crate) fn open(environment: &Environment) -> anyhow::Result<Self> {
+        let home = Self::find(environment)?;
+        for unknown in &home.config.unknown_settings {
+            // If nobody reads stderr, the command still works.
+            let _ = writeln!(stderr(), "Warning: a part of {} is ignored: {unknown}", settings::FILE);
+        }
+        Ok(home)
+    }
+
+    /// Like [`open`](Self::open), and prints nothing.
+    pub(crate) fn find(environment: &Environment) -> anyhow::Result<Self> {
         Self::at(environment, environment.state_folder()?)
     }
 
     /// Reads the settings of the state folder at `path`, which need not exist.
     pub(crate) fn at(environment: &Environment, path: PathBuf) -> anyhow::Result<Self> {
-        let config = Config::load(&path)?;
+        let (config, keys) = read_settings(environment, &path, Redactor::new())?;
         set_child_limits(config.tools.limits);
-        let keys = Keys::open(&path, &config, environment)?;
         let redaction = Redaction::new(&path, &config, environment, keys.redactor());
-        let is_set = |name: &str| environment.model_keys.contains(&name);
-        let config = config.with_keys(|provider| {
-            provider.key_variable().is_some_and(is_set) || keys.has_credential(provider)
-        });
         Ok(Self { path, data_folder: None, config, keys, redaction, skill_folder: None })
+    }
+
+    /// This state folder with the settings that are in its file now, and an agent for each provider. The secrets of both
+    /// the old and the new settings stay out of texts.
+    pub(crate) fn reload(&self, environment: &Environment) -> anyhow::Result<Self> {
+        let (config, keys) = read_settings(environment, &self.path, self.keys.redactor().clone())?;
+        let redaction = self.redaction.clone();
+        redaction.learn_settings(&config, environment);
+        let (path, data_folder) = (self.path.clone(), self.data_folder.clone());
+        let skill_folder = self.skill_folder.clone();
+        Ok(Self { path, data_folder, config, keys, redaction, skill_folder }.with_all_providers())
     }
 
     /// Keeps the log and attached files in `folder`; settings and keys stay where they are. Fails if other users could have
@@ -113,32 +143,39 @@ impl Home {
     /// Opens the session registry over the log, for a command that ends soon: it reaches sessions that other
     /// processes have open, but they do not reach its own. Must be called within a tokio runtime.
     pub(crate) async fn sessions(&self, environment: &Environment) -> anyhow::Result<Arc<Sessions>> {
-        let sessions =
-            self.open_sessions(environment, OPEN_CHECK_WAIT, Announcement::default(), |log| log).await?;
-        let sessions = sessions.leaving_queued_inputs();
-        Ok(Arc::new(peer_door::connect(self.data_folder(), self.config.joins_sessions, sessions)))
+        let (sessions, _) =
+            self.open_sessions(environment, OPEN_CHECK_WAIT, Reachable::No, |log| log).await?;
+        Ok(Arc::new(sessions.leaving_queued_inputs()))
     }
 
     /// Like [`sessions`](Self::sessions), for a process that stays: others reach its sessions too.
     pub(crate) async fn shared_sessions(&self, environment: &Environment) -> anyhow::Result<Arc<Sessions>> {
-        let door = PeerDoor::open(self.data_folder(), self.config.joins_sessions);
-        let sessions =
-            self.open_sessions(environment, OPEN_CHECK_WAIT, door.announcement(), |log| log).await?;
-        let sessions = Arc::new(door.connect(sessions));
-        door.serve(&sessions);
+        let (sessions, opened) =
+            self.open_sessions(environment, OPEN_CHECK_WAIT, Reachable::BesideServer, |log| log).await?;
+        let sessions = Arc::new(sessions);
+        opened.door.serve(&sessions);
         Ok(sessions)
     }
 
-    /// Opens the session registry for a server that `door` serves: `wrap` may put a layer around the log, and the database
-    /// check is short.
+    /// Opens the session registry for a server, which then serves the returned door: `wrap` may put a layer around the log,
+    /// and the database check is short.
     pub(crate) async fn sessions_for_server(
         &self,
         environment: &Environment,
-        door: &PeerDoor,
         wrap: impl FnOnce(Arc<dyn EventLog>) -> Arc<dyn EventLog>,
-    ) -> anyhow::Result<Sessions> {
-        let sessions = self.open_sessions(environment, SERVE_CHECK_WAIT, door.announcement(), wrap).await?;
-        Ok(door.connect(sessions))
+    ) -> anyhow::Result<(Sessions, OpenedHome)> {
+        self.open_sessions(environment, SERVE_CHECK_WAIT, Reachable::AsServer, wrap).await
+    }
+
+    /// The configured MCP servers, which are not started yet.
+    pub(crate) fn mcp_servers(&self, environment: &Environment) -> anyhow::Result<McpServers> {
+        let folder = std::env::current_dir().context("the working folder is gone")?;
+        let env = self.command_environment(environment);
+        let variable = |name: &str| environment.variable(name);
+        let configs = self.config.mcp.iter();
+        let configs = configs.filter_map(|(name, server)| server.config(name, &env, variable, &folder));
+        let login = |name: &str| mcp::server_login(self, name).map(|login| login as Arc<dyn McpLogin>);
+        Ok(McpServers::with_logins(configs.collect(), login))
     }
 
     /// The folder of the SQLite log and of attached files.
@@ -150,26 +187,55 @@ impl Home {
         &self,
         environment: &Environment,
         check_wait: Duration,
-        announcement: Announcement,
+        reachable: Reachable,
         wrap: impl FnOnce(Arc<dyn EventLog>) -> Arc<dyn EventLog>,
-    ) -> anyhow::Result<Sessions> {
+    ) -> anyhow::Result<(Sessions, OpenedHome)> {
         let clock = Arc::new(SystemClock);
         let agents = agents(self, environment)?;
         let folder = self.data_folder();
-        let log = event_log::open(&self.config, folder, announcement, check_wait).await?;
+        let log = OpenLog::open(&self.config, folder, check_wait).await?;
+        let door = PeerDoor::open(folder, &self.config, &log, reachable).await?;
+        // Others find no process by its address that they cannot use.
+        let announcement =
+            if reachable == Reachable::No { Announcement::default() } else { door.announcement() };
+        log.announce(announcement).await?;
         let sessions = Sessions::new(SessionDeps {
-            log: wrap(log),
+            log: wrap(log.as_log()),
             agents,
-            media: MediaStore::open(folder)?,
+            media: MediaStore::open(folder)?.with_shared(log.shared_media()),
             tools: tools(environment),
             env: self.command_environment(environment).into(),
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
         });
+        let sessions = match self.config.mcp.is_empty() {
+            true => sessions,
+            false => sessions.with_tool_source(Arc::new(self.mcp_servers(environment)?)),
+        };
         let own_folders = std::iter::once(&self.path).chain(&self.data_folder);
         let sessions = own_folders.fold(sessions, |sessions, folder| sessions.with_state_folder(folder));
-        Ok(sessions.with_redaction(Arc::new(self.redaction.clone())))
+        let user_home = environment.user_home.as_deref().map(Path::new);
+        let policy = self.config.policy.settings(user_home).map_err(anyhow::Error::msg)?;
+        let projects = ProjectRules::new(&self.path, user_home);
+        let sessions = sessions.with_policy(policy, Arc::new(projects));
+        let sessions = sessions.with_undo(UndoStore::new(folder));
+        let sessions = door.connect(sessions.with_redaction(Arc::new(self.redaction.clone())));
+        Ok((sessions, OpenedHome { door, log }))
     }
+}
+
+/// Reads the settings and opens the keys. `redactor` learns the keys.
+fn read_settings(
+    environment: &Environment,
+    path: &Path,
+    redactor: Redactor,
+) -> anyhow::Result<(Config, Keys)> {
+    let config = Config::load(path)?;
+    let keys = Keys::open(path, &config, environment, redactor)?;
+    let is_set = |name: &str| environment.model_keys.contains(&name);
+    let has_key =
+        |provider: ProviderKind| provider.key_variable().is_some_and(is_set) || keys.has_credential(provider);
+    Ok((config.with_keys(has_key), keys))
 }
 
 /// The tools that agents can use.
@@ -187,7 +253,10 @@ pub(crate) fn agents(home: &Home, environment: &Environment) -> anyhow::Result<A
     let builder = Builder::new(home, environment);
     let agent = |name: &str, config: &AgentConfig| -> anyhow::Result<Arc<dyn Agent>> {
         Ok(match &config.kind {
-            AgentKind::Local => Arc::new(LocalAgent::new(config.name.clone())),
+            AgentKind::Local { runs_commands } => {
+                let agent = LocalAgent::new(config.name.clone());
+                Arc::new(if *runs_commands { agent } else { agent.without_commands() })
+            }
             AgentKind::Script(file) => Arc::new(ScriptAgent::load(file, config.name.clone())?),
             AgentKind::Model(model_agent) => {
                 let agent = builder.agent(&config.name, model_agent);

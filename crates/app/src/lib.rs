@@ -1,10 +1,14 @@
 //! The `parlor` program as a library: settings, the state folder, the wiring of backends and doors, and a module for each
 //! subcommand. The binary calls [`main`]; tests use the rest.
 
+mod acp;
+mod backup;
 mod chat;
 mod cli;
 mod command_variables;
+mod completions;
 mod console;
+mod database_token;
 mod doctor;
 mod environment;
 mod event_log;
@@ -15,13 +19,19 @@ mod home;
 mod json;
 mod link;
 mod loaf;
+mod log_command;
 mod login;
+mod mcp;
 mod models;
+mod nodes;
 mod panics;
 mod peer_door;
 mod program_alias;
 mod redaction;
 mod replay;
+mod rules;
+mod sandbox;
+mod secret_file;
 mod serve;
 mod sessions;
 mod settings;
@@ -32,6 +42,8 @@ mod synaps;
 mod text;
 mod time;
 mod token;
+mod undo;
+mod version;
 
 use std::ffi::OsString;
 use std::io::{Write, stderr, stdout};
@@ -51,8 +63,9 @@ use crate::home::Home;
 /// processes get. A run whose end is not recorded by then is ended when its session is next opened.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
-/// Runs the subcommand that the arguments name. The binary's `main` only calls this.
-pub fn main() -> ExitCode {
+/// Runs the subcommand that the arguments name. The binary's `main` only calls this. `commit` is the commit that the
+/// program was built from, or `unknown`.
+pub fn main(commit: &'static str) -> ExitCode {
     parlor_process::return_large_blocks_to_system();
     panics::install_hook();
     let environment = Environment::read();
@@ -62,38 +75,73 @@ pub fn main() -> ExitCode {
         hardening::set_undumpable();
     }
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let done = program_alias::run(&arguments, &environment)
-        .unwrap_or_else(|| run(Cli::parse().command, &environment));
+    let done = program_alias::run(&arguments, &environment).unwrap_or_else(|| {
+        if version::is_verbose_version(&arguments) {
+            return version::print_verbose(commit, &mut stdout()).map(|()| ExitCode::SUCCESS);
+        }
+        run(Cli::parse().command, &environment, commit)
+    });
     done.unwrap_or_else(|error| report(&error))
 }
 
-fn run(command: Command, environment: &Environment) -> anyhow::Result<ExitCode> {
+fn run(command: Command, environment: &Environment, commit: &'static str) -> anyhow::Result<ExitCode> {
     let console = Console::detect(environment);
     match command {
-        Command::Stdio { door } => stdio::serve(door, environment),
+        Command::Stdio { trust, door } => {
+            if trust {
+                rules::trust_project(environment, &std::env::current_dir()?)?;
+            }
+            stdio::serve(door, environment)
+        }
         Command::Link { folder, force } => {
             link::link(environment, &folder, force, &mut stdout()).map(|()| ExitCode::SUCCESS)
         }
+        Command::Log { command } => log_command::run(environment, &command, console, &mut stdout()),
         Command::Serve(options) => serve::serve(environment, &options, console, &mut stdout()),
         Command::Supex(options) => supex_client::run(environment, &options, console, &mut stdout()),
+        Command::Sandbox(options) => sandbox::run(environment, &options),
         Command::Token(options) => {
             token::token(environment, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)
         }
         Command::Login(options) => login::login(environment, &options, console, &mut stdout()),
         Command::Logout(options) => login::logout(environment, &options, &mut stdout()),
         Command::Auth(options) => login::list(environment, &options, &mut stdout()),
+        Command::Mcp(options) => mcp::servers::run(environment, &options, console, &mut stdout()),
         Command::Models(options) => models::models(environment, &options, &mut stdout()),
         Command::Doctor(options) => doctor::doctor(environment, &options, console, &mut stdout()),
-        Command::Settings(options) => {
-            settings::show::show(environment, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)
+        Command::Rules(options) => {
+            rules::run(environment, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Settings(options) => settings::show::show(environment, &options, &mut stdout()),
+        Command::Version(options) => {
+            version::version(commit, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Completions(options) => {
+            completions::completions(&options, &mut stdout()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Man(options) => completions::man(&options, &mut stdout()).map(|()| ExitCode::SUCCESS),
+        Command::Backup(options) => {
+            backup::backup(environment, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Restore(options) => {
+            backup::restore(environment, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)
         }
         Command::Chat(options) => {
             with_sessions(environment, Home::shared_sessions, async |home, sessions| {
-                chat::chat(home, sessions, options, console).await
+                chat::chat(home, sessions, options, environment, console).await
             })
         }
         Command::Sessions(options) => with_sessions(environment, Home::sessions, async |_, sessions| {
             sessions::sessions(sessions, options, console, &mut stdout()).await.map(|()| ExitCode::SUCCESS)
+        }),
+        Command::Undo(options) => with_sessions(environment, Home::sessions, async |_, sessions| {
+            undo::undo(sessions, &options, console, &mut stdout()).await
+        }),
+        Command::Diff(options) => with_sessions(environment, Home::sessions, async |_, sessions| {
+            undo::diff(sessions, &options, console, &mut stdout()).await.map(|()| ExitCode::SUCCESS)
+        }),
+        Command::Nodes(options) => with_sessions(environment, Home::sessions, async |home, sessions| {
+            nodes::nodes(sessions, home.config(), &options, &mut stdout()).await.map(|()| ExitCode::SUCCESS)
         }),
         Command::Gc(options) => with_sessions(environment, Home::sessions, async |home, sessions| {
             gc::gc(sessions, home.config(), &options, console, &mut stdout())

@@ -14,8 +14,12 @@ use parlor_web::{LearnSecret, TokenWatch};
 
 use crate::environment::Environment;
 use crate::event_log;
+use crate::peer_door;
 use crate::settings::Config;
 use crate::token;
+
+/// A value in `[mcp.NAME]` counts as a secret from this length on: variables have short values such as `1` too.
+const MIN_VALUE_BYTES: usize = 8;
 
 /// Removes all secrets of a state folder from texts. Cheap to clone.
 #[derive(Clone)]
@@ -35,6 +39,15 @@ impl Redaction {
         key_redactor: &Redactor,
     ) -> Self {
         let redactor = key_redactor.new_group();
+        let token_watch = Arc::new(TokenWatch::new(home.join(token::FILE), learner(&redactor)));
+        let redaction = Self { redactor, token_watch };
+        redaction.learn_settings(config, environment);
+        redaction
+    }
+
+    /// Adds the tokens and passwords of the settings and of the variables.
+    pub(crate) fn learn_settings(&self, config: &Config, environment: &Environment) {
+        let redactor = &self.redactor;
         let configured = config.supr.token.as_ref().map(|token| token.reveal());
         let other_tokens = [
             &environment.supr.token,
@@ -46,16 +59,26 @@ impl Redaction {
             redactor.learn(&Secret::new(secret));
         }
         let file_or_variable = event_log::password(&config.log).ok().flatten();
-        for password in config.log.password_in_url().into_iter().chain(file_or_variable) {
+        let cluster_secret = peer_door::configured_secret(&config.cluster).ok().flatten();
+        let secrets = config.log.password_in_url().into_iter().chain(file_or_variable).chain(cluster_secret);
+        for password in secrets {
             redactor.learn(&Secret::new(&password));
         }
-        let token_watch = Arc::new(TokenWatch::new(home.join(token::FILE), learner(&redactor)));
-        Self { redactor, token_watch }
+        let is_long = |secret: &String| secret.len() >= MIN_VALUE_BYTES;
+        let variable = |name: &str| environment.variable(name);
+        for secret in config.mcp.values().flat_map(|server| server.secrets(variable)).filter(is_long) {
+            redactor.learn(&Secret::new(secret));
+        }
     }
 
     /// A callback that adds further client credentials, such as one-time codes.
     pub(crate) fn learner(&self) -> LearnSecret {
         learner(&self.redactor)
+    }
+
+    /// The same for a further source of secrets, which never displace those of others.
+    pub(crate) fn new_learner(&self) -> LearnSecret {
+        learner(&self.redactor.new_group())
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use clap::Args;
 use parlor_engine::{Sessions, visible};
 use parlor_vocab::{
-    AgentChoice, MessageEvent, RunEnding, RunEvent, Seq, SessionEvent, SessionUpdate, StepEvent,
-    SubagentEvent, ToolEvent,
+    AgentChoice, MessageEvent, QuestionEvent, RunEnding, RunEvent, Seq, SessionEvent, SessionUpdate,
+    StepEvent, SubagentEvent, ToolEvent,
 };
 
 use self::door_frames::{ReplayDoor, print_frames};
@@ -138,6 +138,7 @@ fn event_text(event: &SessionEvent) -> String {
         }
         SessionEvent::Renamed { title } => format!("renamed: {title}"),
         SessionEvent::AgentChosen(choice) => format!("chosen: {}", choice_text(choice)),
+        SessionEvent::ModeChosen { mode } => format!("mode: {}", mode.as_str()),
         SessionEvent::Queued(queued) => format!("{} waits: {}", queued.run, queued.input.text),
         SessionEvent::Unqueued { runs } => format!("{} queued inputs were removed", runs.len()),
         SessionEvent::Cleared => "history cleared".to_owned(),
@@ -177,6 +178,12 @@ fn run_event_text(event: &RunEvent) -> String {
             format!("tool done after {}: {output}", duration(*duration_ms))
         }
         RunEvent::Tool(ToolEvent::Failed { failure, .. }) => format!("tool failed: {}", failure.message),
+        RunEvent::Question(QuestionEvent::Asked(question)) => {
+            format!("asks: {}, because {}", question.title, question.reason)
+        }
+        RunEvent::Question(QuestionEvent::Settled { outcome, .. }) => {
+            format!("question settled: {}", outcome.as_str())
+        }
         RunEvent::Subagent(SubagentEvent::Started { name, task, .. }) => {
             format!("subagent {name} starts: {task}")
         }

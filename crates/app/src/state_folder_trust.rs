@@ -143,6 +143,7 @@ mod tests {
         let token = "[channels.supr]\ntoken = \"secret\"\n";
         assert!(exposed(token, 0o755, 0o644) && exposed(token, 0o750, 0o640));
         assert!(exposed("[channels.supex]\nupstream_token = \"secret\"\n", 0o755, 0o644));
+        assert!(exposed("[log]\nurl = \"postgres://me:secret@db.example/parlor\"\n", 0o755, 0o644));
         assert!(!exposed(token, 0o700, 0o644) && !exposed(token, 0o755, 0o600) && !exposed("", 0o755, 0o644));
     }
 

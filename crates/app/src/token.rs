@@ -3,12 +3,16 @@
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use parlor_web::{TokenConfig, TokenStore, system_random};
+use tokio::runtime::{Builder, Runtime};
 
+use crate::database_token;
 use crate::environment::Environment;
+use crate::event_log::OpenLog;
 use crate::home::Home;
 use crate::settings::Config;
 use crate::settings::supr::SuprConfig;
@@ -34,6 +38,26 @@ pub(crate) struct Options {
 pub(crate) fn token(environment: &Environment, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
     let home = Home::open(environment)?;
     let store = open_store(home.path(), &home.config().supr.with(&environment.supr)?)?;
+    let is_changed = options.rotate || options.sign_out;
+    // The token of nodes is in their database. The last one that this node has seen is better than none.
+    let shared = match home.config().log.url.as_ref().map(|_| share(&home, &store)) {
+        Some(Ok(shared)) => Some(shared),
+        Some(Err(error)) if is_changed => return Err(error),
+        Some(Err(error)) => {
+            eprintln!("parlor: this may not be the token of the other nodes: {error:#}");
+            None
+        }
+        None => None,
+    };
+    let done = print(&store, options, out);
+    if let Some((runtime, log)) = shared {
+        runtime.block_on(log.as_log().close());
+    }
+    done
+}
+
+/// Changes the token if asked to, and prints it.
+fn print(store: &TokenStore, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
     if options.sign_out {
         store.sign_out()?;
         writeln!(out, "all browsers are signed out; the token is still valid")?;
@@ -46,6 +70,19 @@ pub(crate) fn token(environment: &Environment, options: &Options, out: &mut dyn 
     };
     writeln!(out, "{}", current.token.reveal())?;
     Ok(())
+}
+
+/// Uses the token that nodes share. The store needs the returned runtime and log for that.
+fn share(home: &Home, store: &TokenStore) -> anyhow::Result<(Runtime, OpenLog)> {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let log = runtime.block_on(async {
+        let log = OpenLog::open(home.config(), home.path(), Duration::ZERO).await?;
+        if let OpenLog::Postgres(log) = &log {
+            database_token::share(log, store).await?;
+        }
+        Ok::<_, anyhow::Error>(log)
+    })?;
+    Ok((runtime, log))
 }
 
 /// Opens the token store of the state folder. Creates the folder and a token if they are missing.

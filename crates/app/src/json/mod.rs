@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use parlor_engine::is_visible;
 use parlor_log::SessionRecord;
-use parlor_vocab::{Entry, SessionEvent, SessionId, SessionUpdate, StreamKind};
+use parlor_vocab::{Entry, Question, SessionEvent, SessionId, SessionUpdate, StreamKind};
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
@@ -93,11 +93,14 @@ pub(crate) struct SessionLine<'a> {
     /// The id of a run whose process is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_off: Option<&'a str>,
+    /// The question that the run asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    question: Option<run::Body<'a>>,
 }
 
 impl<'a> SessionLine<'a> {
     /// `is_cut_off` means that the process of the run in `record.running` is gone.
-    pub(crate) fn new(record: &'a SessionRecord, is_cut_off: bool) -> Self {
+    pub(crate) fn new(record: &'a SessionRecord, is_cut_off: bool, question: Option<&'a Question>) -> Self {
         let run = record.running.as_ref().map(|run| run.as_str());
         Self {
             session: record.id.as_str(),
@@ -110,6 +113,7 @@ impl<'a> SessionLine<'a> {
             messages: record.messages,
             running: run.filter(|_| !is_cut_off),
             cut_off: run.filter(|_| is_cut_off),
+            question: question.map(run::asked),
         }
     }
 }
@@ -187,6 +191,9 @@ enum Body<'a> {
     Unqueued {
         runs: Vec<&'a str>,
     },
+    ModeChosen {
+        mode: &'static str,
+    },
     Cleared {},
     Compacted {
         summary: Message<'a>,
@@ -214,6 +221,7 @@ fn event_line<'a>(session: &'a SessionId, entry: &'a Entry) -> EventLine<'a> {
         ),
         SessionEvent::Renamed { title } => ("session.renamed", Body::Renamed { title }),
         SessionEvent::AgentChosen(choice) => ("session.chosen", Body::Chosen { choice: choice.into() }),
+        SessionEvent::ModeChosen { mode } => ("session.mode", Body::ModeChosen { mode: mode.as_str() }),
         SessionEvent::Queued(queued) => {
             ("input.queued", Body::Queued { run: queued.run.as_str(), input: (&queued.input).into() })
         }
@@ -325,7 +333,7 @@ mod tests {
                 text.split('.').count() == 2 && text.chars().all(|c| c == '.' || c.is_ascii_lowercase())
             })
             .collect();
-        assert_eq!(types.len(), 27, "{types:?}");
+        assert_eq!(types.len(), 30, "{types:?}");
         for name in types {
             assert!(lines.contains(&format!("{{\"type\":\"{name}\",")), "{name} has no sample");
         }

@@ -71,10 +71,16 @@ pub(super) struct Input<'a> {
 }
 
 #[derive(Serialize)]
-struct Sender<'a> {
+pub(super) struct Sender<'a> {
     door: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<&'a str>,
+}
+
+impl<'a> From<&'a parlor_vocab::Sender> for Sender<'a> {
+    fn from(by: &'a parlor_vocab::Sender) -> Self {
+        Self { door: &by.door, client: by.client.as_deref() }
+    }
 }
 
 impl<'a> From<&'a vocab::UserInput> for Input<'a> {
@@ -85,7 +91,7 @@ impl<'a> From<&'a vocab::UserInput> for Input<'a> {
             choice: Choice::from(&input.choice),
             key: input.key.as_deref(),
             traceparent: input.traceparent.as_deref(),
-            by: input.by.as_ref().map(|by| Sender { door: &by.door, client: by.client.as_deref() }),
+            by: input.by.as_ref().map(Sender::from),
         }
     }
 }

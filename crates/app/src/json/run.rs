@@ -1,11 +1,12 @@
 //! The JSON lines of run events.
 
 use parlor_vocab::{
-    ErrorScope, MessageEvent, RunEnding, RunEvent, StepEvent, StepKind, SubagentEvent, ToolEvent,
+    ErrorScope, MessageEvent, Question, QuestionAnswer, QuestionEvent, QuestionOutcome, RunEnding, RunEvent,
+    StepEvent, StepKind, SubagentEvent, ToolEvent,
 };
 use serde::Serialize;
 
-use super::parts::{Failure, Input, Media, Usage};
+use super::parts::{Failure, Input, Media, Sender, Usage};
 
 /// The members that only lines of run events have.
 #[derive(Serialize)]
@@ -43,6 +44,23 @@ pub(super) enum Body<'a> {
         text: &'a str,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         media: Vec<Media<'a>>,
+    },
+    QuestionAsked {
+        question: &'a str,
+        call: &'a str,
+        tool: &'a str,
+        title: &'a str,
+        reason: &'a str,
+        detail: &'a str,
+        options: Vec<&'static str>,
+    },
+    QuestionSettled {
+        question: &'a str,
+        answer: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: Option<Sender<'a>>,
     },
     StepStarted {
         step: &'a str,
@@ -128,6 +146,20 @@ pub(super) enum Body<'a> {
     },
 }
 
+/// The members of a question.
+pub(super) fn asked(question: &Question) -> Body<'_> {
+    let always = question.remembered.is_some().then_some("always");
+    Body::QuestionAsked {
+        question: question.id.as_str(),
+        call: question.call.as_str(),
+        tool: &question.tool,
+        title: &question.title,
+        reason: &question.reason,
+        detail: &question.detail,
+        options: ["once"].into_iter().chain(always).chain(["deny"]).collect(),
+    }
+}
+
 /// The `type` of the line for an event, and its members.
 pub(super) fn body(event: &RunEvent) -> (&'static str, Body<'_>) {
     match event {
@@ -156,6 +188,19 @@ pub(super) fn body(event: &RunEvent) -> (&'static str, Body<'_>) {
                 media: media.iter().map(Media::from).collect(),
             },
         ),
+        RunEvent::Question(QuestionEvent::Asked(question)) => ("question.asked", asked(question)),
+        RunEvent::Question(QuestionEvent::Settled { question, outcome }) => {
+            let (message, by) = match outcome {
+                QuestionOutcome::Answered { answer: QuestionAnswer::Deny { message }, by } => {
+                    (message.as_deref(), by.as_ref())
+                }
+                QuestionOutcome::Answered { by, .. } => (None, by.as_ref()),
+                QuestionOutcome::Expired | QuestionOutcome::Withdrawn => (None, None),
+            };
+            let (question, answer) = (question.as_str(), outcome.as_str());
+            let by = by.map(Sender::from);
+            ("question.settled", Body::QuestionSettled { question, answer, message, by })
+        }
         RunEvent::Step(StepEvent::Started { step, kind, title }) => {
             ("step.started", Body::StepStarted { step: step.as_str(), kind: step_kind(*kind), title })
         }

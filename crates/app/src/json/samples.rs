@@ -20,6 +20,8 @@ pub(super) fn all() -> Vec<SessionEvent> {
         key: Some(t("k")),
         traceparent: Some(t("00-1-2-01")),
         by: None,
+        can_answer: true,
+        is_attended: true,
     };
     let sample_message =
         |role| Message { id: message.clone(), role, text: t("ü"), media: vec![media.clone()] };
@@ -56,6 +58,7 @@ pub(super) fn all() -> Vec<SessionEvent> {
     ];
     let in_run = |(index, event)| SessionEvent::Run { run: run.clone(), sequence: index as u64 + 1, event };
     events.extend(run_events(&agent, input, &message, media, &failure).into_iter().enumerate().map(in_run));
+    events.push(SessionEvent::ModeChosen { mode: PolicyMode::ReadOnly });
     events
 }
 
@@ -156,7 +159,36 @@ fn run_events(
             },
             message: message(),
         },
+        RunEvent::Question(QuestionEvent::Asked(Question {
+            id: question(),
+            kind: QuestionKind::Call,
+            call: id(ToolCallId::parse, "c1"),
+            tool: t("shell"),
+            title: t("Run `git push`"),
+            reason: t("a rule"),
+            detail: t("git push"),
+            remembered: Some(PolicyRule {
+                command: Some(t("git push")),
+                ..PolicyRule::new(RuleAction::Allow)
+            }),
+            is_repeatable: true,
+        })),
+        RunEvent::Question(QuestionEvent::Settled {
+            question: question(),
+            outcome: QuestionOutcome::Answered {
+                answer: QuestionAnswer::Deny { message: Some(t("not now")) },
+                by: Some(Sender::at("chat")),
+            },
+        }),
+        RunEvent::Question(QuestionEvent::Settled {
+            question: question(),
+            outcome: QuestionOutcome::Expired,
+        }),
     ]
+}
+
+fn question() -> QuestionId {
+    id(QuestionId::parse, "qst_1")
 }
 
 fn id<T>(parse: fn(&str) -> Result<T, IdError>, text: &str) -> T {

@@ -1,4 +1,4 @@
-//! The keys, logins, models and preferences of a state folder, as the loaf door needs them.
+//! The keys, logins, models and preferences of a state folder, as the loaf and ACP doors need them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use parlor_vocab::{
     CompletedLogin, Credentials, LoginAccount, LoginFailure, LoginMethod, LoginStep, ModelLists, ModelOption,
     Preferences, SecretText, SkillList,
 };
+use parlor_web::LearnSecret;
 
 use super::{model_options, preferences};
 use crate::environment::Environment;
@@ -36,7 +37,7 @@ const SKILL_FOLDERS: SkillFolders =
 const OPENROUTER_KEY_VARIABLE: &str = "OPENROUTER_API_KEY";
 
 /// Implements [`Accounts`] on a state folder.
-pub(super) struct HomeAccounts {
+pub(crate) struct HomeAccounts {
     state_folder: PathBuf,
     working_folder: PathBuf,
     user_home: Option<PathBuf>,
@@ -47,12 +48,15 @@ pub(super) struct HomeAccounts {
     openrouter_url: String,
     /// Whether the user has no display on this machine, for example over SSH, and so would not see a browser.
     is_headless: bool,
+    browser: login::BrowserOpener,
     /// Whether [`OPENROUTER_KEY_VARIABLE`] is set.
     has_openrouter_variable: bool,
+    /// Adds a secret that a client brought to those that are never shown.
+    learn_secret: LearnSecret,
 }
 
 impl HomeAccounts {
-    pub(super) fn new(home: &Home, environment: &Environment, working_folder: PathBuf) -> Self {
+    pub(crate) fn new(home: &Home, environment: &Environment, working_folder: PathBuf) -> Self {
         Self {
             state_folder: home.path().to_owned(),
             working_folder,
@@ -63,7 +67,9 @@ impl HomeAccounts {
             list_refresh: ListRefresh::default(),
             openrouter_url: openrouter_url(home.config()),
             is_headless: login::is_headless(&environment.for_desktop()),
+            browser: login::BrowserOpener::new(environment),
             has_openrouter_variable: environment.model_keys.contains(&OPENROUTER_KEY_VARIABLE),
+            learn_secret: home.redaction().new_learner(),
         }
     }
 
@@ -172,7 +178,12 @@ impl Accounts for HomeAccounts {
         loop {
             match flow.next().await {
                 Some(LoginProgress::Started) => {}
-                Some(LoginProgress::Url { url, .. }) => progress.send(LoginStep::Url(url)).await,
+                Some(LoginProgress::Url { url, .. }) => {
+                    if options.opens_browser {
+                        self.browser.open(&url);
+                    }
+                    progress.send(LoginStep::Url(url)).await;
+                }
                 Some(LoginProgress::DeviceCode(code)) => {
                     let step = LoginStep::Code {
                         url: code.verification_url,
@@ -196,6 +207,10 @@ impl Accounts for HomeAccounts {
     async fn log_out(&self, provider: &str) -> Result<bool, String> {
         let result = self.keys.logins().logout(provider).await;
         result.map(|logout| logout.existed).map_err(|error| error.to_string())
+    }
+
+    fn hide(&self, secrets: &[SecretText]) {
+        secrets.iter().for_each(|SecretText(secret)| (self.learn_secret)(secret));
     }
 
     async fn forget_all(&self) -> Result<(), String> {
@@ -235,9 +250,10 @@ fn login_failure(error: LoginError) -> LoginFailure {
         LoginError::DeviceRequest { status, reason } => LoginFailure::CodeRefused(status, reason),
         LoginError::DevicePoll { status, reason } => LoginFailure::PollFailed(status, reason),
         LoginError::Exchange { status, reason } => LoginFailure::NoToken(status, reason),
-        error
-        @ (LoginError::FlowNotConfigured { .. } | LoginError::TooMany { .. } | LoginError::Local(_)) => {
-            LoginFailure::Other(error.to_string())
-        }
+        error @ (LoginError::FlowNotConfigured { .. }
+        | LoginError::TooMany { .. }
+        | LoginError::IssuerMismatch
+        | LoginError::Discovery(_)
+        | LoginError::Local(_)) => LoginFailure::Other(error.to_string()),
     }
 }

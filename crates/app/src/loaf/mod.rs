@@ -20,7 +20,7 @@ use parlor_model::LocalAgent;
 use parlor_vocab::{AgentId, ModelLists, ShutdownSignal};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::accounts::HomeAccounts;
+pub(crate) use self::accounts::HomeAccounts;
 use crate::environment::Environment;
 use crate::hand_over;
 use crate::home::{self, Home};
@@ -92,7 +92,7 @@ pub(crate) async fn server_params(
 }
 
 /// Completes when a signal asks the program to end.
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ShutdownSignal>> {
+pub(crate) fn shutdown_signal() -> std::io::Result<impl Future<Output = ShutdownSignal>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -137,7 +137,7 @@ async fn server(
 
 /// The commands of each agent that has some of its own: the local ones.
 fn agent_commands(config: &Config) -> HashMap<AgentId, Vec<String>> {
-    let local = config.agents.iter().filter(|(_, agent)| matches!(agent.kind, AgentKind::Local));
+    let local = config.agents.iter().filter(|(_, agent)| matches!(agent.kind, AgentKind::Local { .. }));
     let commands = || LocalAgent::command_names().map(str::to_owned).collect();
     local.filter_map(|(id, _)| Some((AgentId::parse(id).ok()?, commands()))).collect()
 }

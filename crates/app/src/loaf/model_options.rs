@@ -27,7 +27,7 @@ pub(super) fn models(config: &Config, is_usable: impl Fn(&str) -> bool) -> Vec<M
         AgentKind::Model(model_agent) => {
             config.has_configured_model_agents() || is_usable(&model_agent.model)
         }
-        AgentKind::Local | AgentKind::Script(_) => true,
+        AgentKind::Local { .. } | AgentKind::Script(_) => true,
     };
     let listed = agents.iter().filter(|(_, agent)| is_listed(agent));
     let mut options: Vec<ModelOption> =
@@ -65,7 +65,7 @@ pub(super) fn add_listed(
                 let model = config.models.get(&settings.model)?;
                 Some((AgentId::parse(id).ok()?, id.as_str(), model))
             }
-            AgentKind::Local | AgentKind::Script(_) => None,
+            AgentKind::Local { .. } | AgentKind::Script(_) => None,
         })
         .collect();
     agents.sort_by_key(|(_, id, _)| *id != config.default_agent);
@@ -101,7 +101,9 @@ fn agent_option(config: &Config, id: &str, agent: &AgentConfig) -> Option<ModelO
     let choice =
         AgentChoice { agent: Some(AgentId::parse(id).ok()?), model: Some(id.to_owned()), reasoning: None };
     let description = match &agent.kind {
-        AgentKind::Local => "the built-in agent, which needs no model and no key: /help says what it can do",
+        AgentKind::Local { .. } => {
+            "the built-in agent, which needs no model and no key: /help says what it can do"
+        }
         AgentKind::Script(_) => "an agent that performs a script",
         AgentKind::Model(model_agent) => {
             let model = config.models.get(&model_agent.model)?;

@@ -30,11 +30,29 @@ pub(crate) fn is_headless(environment: &[(String, String)]) -> bool {
     REMOTE.into_iter().any(is_set) || !SCREENS.into_iter().any(is_set)
 }
 
-/// Asks the desktop to open an address. False if there is no desktop, or the opener could not be started.
-pub(super) fn open(environment: &Environment, url: &str) -> bool {
+/// Opens addresses on the desktop of this machine.
+pub(crate) struct BrowserOpener {
+    /// The path of the program that opens addresses, if there is one.
+    program: Option<String>,
+    env: Vec<(String, String)>,
+}
+
+impl BrowserOpener {
+    pub(crate) fn new(environment: &Environment) -> Self {
+        let program = environment.find_program(Path::new(OPENER));
+        let program = program.and_then(|program| Some(program.to_str()?.to_owned()));
+        Self { program, env: environment.for_desktop() }
+    }
+
+    /// Asks the desktop to open an address. False if there is no desktop, or the opener could not be started.
+    pub(crate) fn open(&self, url: &str) -> bool {
+        start(self.program.as_deref(), self.env.clone(), url)
+    }
+}
+
+fn start(opener: Option<&str>, env: Vec<(String, String)>, url: &str) -> bool {
     let is_page = ["https://", "http://"].into_iter().any(|scheme| url.starts_with(scheme));
-    let Some(opener) = environment.find_program(Path::new(OPENER)).filter(|_| is_page) else { return false };
-    let Some(opener) = opener.to_str() else { return false };
+    let Some(opener) = opener.filter(|_| is_page) else { return false };
     let Ok(process) = ProcessId::parse("browser") else { return false };
     let start = StartProcess {
         process,
@@ -42,7 +60,7 @@ pub(super) fn open(environment: &Environment, url: &str) -> bool {
         args: ["-c", DETACHED, "sh", opener, url].map(str::to_owned).to_vec(),
         arg0: None,
         folder: "/".into(),
-        env: environment.for_desktop(),
+        env,
         stdio: StdioKind::Pipes,
         retain_bytes: 0,
     };

@@ -68,7 +68,7 @@ pub(super) fn keyring_unused(reason: &str) -> String {
 }
 
 /// The names under which models and doors look up a key.
-pub(super) fn known_services(config: &Config) -> BTreeSet<&str> {
+pub(crate) fn known_services(config: &Config) -> BTreeSet<&str> {
     let built_in = BUILT_IN.into_iter().map(|(provider, _)| provider_credential_name(provider));
     let of_models = config.models.values().filter_map(|model| model.auth.as_deref());
     built_in.chain(of_models).chain(OTHER_SERVICES).collect()

@@ -20,7 +20,8 @@ use parlor_transport::ConnectedPeer;
 use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub(crate) use browser::is_headless;
+pub(crate) use browser::{BrowserOpener, is_headless};
+pub(crate) use key::known_services;
 pub(crate) use list::{ListOptions, list};
 pub(crate) use logout::{LogoutOptions, logout};
 
@@ -54,6 +55,13 @@ pub(crate) struct LoginOptions {
     /// Print the address without opening a browser
     #[arg(long)]
     no_open: bool,
+}
+
+impl LoginOptions {
+    /// A login to `provider`, or with `key` the question for its key.
+    pub(crate) fn new(provider: String, key: bool) -> Self {
+        Self { provider, key, device: false, browser: false, no_open: false }
+    }
 }
 
 /// Runs `parlor login`: logs in, or stores a key.
@@ -99,7 +107,7 @@ pub(crate) fn login(
 }
 
 /// Runs `work` with the state folder, and removes secrets from its error.
-fn with_home(
+pub(crate) fn with_home(
     environment: &Environment,
     work: impl AsyncFnOnce(&Home) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
@@ -136,8 +144,23 @@ pub(crate) fn logins(config: &Config, store: SecretStore, redactor: &Redactor) -
 }
 
 /// Whether the peer process belongs to this user or to root.
-fn is_own_user(stream: &TcpStream) -> bool {
+pub(crate) fn is_own_user(stream: &TcpStream) -> bool {
     ConnectedPeer::from_stream(stream).is_ok_and(|peer| peer.user().is_owner())
+}
+
+/// Shows the steps of a login with a browser to a person, until it has ended.
+pub(crate) async fn follow(
+    environment: &Environment,
+    home: &Home,
+    flow: PendingLogin,
+    no_open: bool,
+    console: Console,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let opens_browser = !no_open && !is_headless(&environment.for_desktop());
+    let redactor = home.keys().redactor();
+    let mut screen = LoginScreen { environment, opens_browser, console, redactor, out };
+    screen.follow(flow).await
 }
 
 /// Shows the steps of a login to a person.
@@ -179,7 +202,7 @@ impl LoginScreen<'_> {
     }
 
     fn show_url(&mut self, url: &str) -> anyhow::Result<()> {
-        let opened = self.opens_browser && browser::open(self.environment, url);
+        let opened = self.opens_browser && BrowserOpener::new(self.environment).open(url);
         if opened && self.console.stdout_is_terminal {
             self.print("Opening this address in your browser. If nothing opens, open it yourself:")?;
         } else if self.console.stdout_is_terminal {
@@ -194,7 +217,8 @@ impl LoginScreen<'_> {
         let address = text::truncate(&code.verification_url, code.verification_url.len());
         self.print(&format!("Open {address} on any device and enter this code: {user_code}"))?;
         if self.opens_browser {
-            browser::open(self.environment, code.complete_url.as_deref().unwrap_or(&code.verification_url));
+            let url = code.complete_url.as_deref().unwrap_or(&code.verification_url);
+            BrowserOpener::new(self.environment).open(url);
         }
         self.show_wait_hint()
     }

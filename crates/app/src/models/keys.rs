@@ -44,8 +44,12 @@ pub(crate) enum ModelCredential {
 
 impl Keys {
     /// Opens the secret store of the state folder `home`. Adds all its keys and logins to the redactor.
-    pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> anyhow::Result<Self> {
-        let redactor = Redactor::new();
+    pub(crate) fn open(
+        home: &Path,
+        config: &Config,
+        environment: &Environment,
+        redactor: Redactor,
+    ) -> anyhow::Result<Self> {
         let keyring = match config.keyring {
             true => environment.session_bus.clone(),
             false => Err("secrets.keyring in parlor.toml is false".to_owned()),

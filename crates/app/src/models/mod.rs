@@ -65,7 +65,7 @@ pub(crate) fn models(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let default = match home.config().agents.get(&home.config().default_agent).map(|agent| &agent.kind) {
         Some(AgentKind::Model(model_agent)) => Some(model_agent.model.as_str()),
-        Some(AgentKind::Local | AgentKind::Script(_)) | None => None,
+        Some(AgentKind::Local { .. } | AgentKind::Script(_)) | None => None,
     };
     let configured: Vec<(&String, &ModelConfig)> = home.config().models.iter().collect();
     for (name, model) in &configured {

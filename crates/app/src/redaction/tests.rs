@@ -46,6 +46,18 @@ fn old_and_new_tokens_and_keys_are_redacted() {
 }
 
 #[test]
+fn the_passwords_of_the_database_are_redacted() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("password"), "pa55word-in-file\n").unwrap();
+    let settings =
+        "[log]\nurl = \"postgres://me:pa55word-in-url@db.example/parlor\"\npassword_file = \"password\"\n";
+    std::fs::write(folder.path().join("parlor.toml"), settings).unwrap();
+    let config = Config::load(folder.path()).unwrap();
+    let redaction = Redaction::new(folder.path(), &config, &Environment::read(), &Redactor::new());
+    assert_eq!(redaction.redact("pa55word-in-url pa55word-in-file"), "[secret] [secret]");
+}
+
+#[test]
 fn a_one_time_code_is_redacted() {
     let redact = redaction_of(&[], &["code-of-a-one-time-link"]);
     assert_eq!(redact.redact("/#code=code-of-a-one-time-link"), "/#code=[secret]");

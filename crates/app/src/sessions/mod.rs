@@ -93,15 +93,16 @@ async fn list(
         let page = sessions.list(PageRequest { after, limit: remaining.min(MAX_PAGE) }).await?;
         for record in &page.records {
             let is_cut_off = sessions.is_interrupted(record).await;
+            let question = sessions.pending_question(record).await.ok().flatten();
             if json {
-                json::write_line(out, &json::SessionLine::new(record, is_cut_off))?;
+                json::write_line(out, &json::SessionLine::new(record, is_cut_off, question.as_ref()))?;
                 continue;
             }
             if !any_listed {
                 writeln!(out, "{}", layout.header())?;
                 any_listed = true;
             }
-            writeln!(out, "{}", layout.line(record, is_cut_off))?;
+            writeln!(out, "{}", layout.line(record, is_cut_off, question.is_some()))?;
         }
         remaining -= page.records.len();
         has_more = page.next.is_some();
@@ -165,8 +166,9 @@ impl Layout {
         }
     }
 
-    fn line(&self, record: &SessionRecord, is_cut_off: bool) -> String {
+    fn line(&self, record: &SessionRecord, is_cut_off: bool, is_asking: bool) -> String {
         let state = match (&record.running, is_cut_off) {
+            _ if is_asking => "asks",
             (Some(_), true) => "cut off",
             (Some(_), false) => "running",
             (None, _) => "idle",
@@ -205,10 +207,10 @@ mod tests {
             SessionRecord::new(SessionId::parse("01234567-89ab-7cde-8f01-23456789abcd").unwrap());
         record.title = Some("a title of many words ".repeat(20));
         for columns in [60, 80, 200] {
-            let line = Layout::Terminal { columns }.line(&record, false);
+            let line = Layout::Terminal { columns }.line(&record, false, false);
             assert_eq!(line.chars().count(), columns, "{line}");
         }
-        assert_eq!(Layout::NarrowTerminal { columns: 40 }.line(&record, false).chars().count(), 40);
-        assert!(Layout::NarrowTerminal { columns: 20 }.line(&record, false).ends_with("  a title o…"));
+        assert_eq!(Layout::NarrowTerminal { columns: 40 }.line(&record, false, false).chars().count(), 40);
+        assert!(Layout::NarrowTerminal { columns: 20 }.line(&record, false, false).ends_with("  a title o…"));
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn routes(usable: &Config, all: &Config) -> Vec<ModelRoute> {
 /// The agent for models that nothing else is known about. An agent with a script stands in for any model.
 fn other_agent(config: &Config) -> &str {
     match config.agents.get(&config.default_agent).map(|agent| &agent.kind) {
-        Some(AgentKind::Local) => model_agent(config).unwrap_or(&config.default_agent),
+        Some(AgentKind::Local { .. }) => model_agent(config).unwrap_or(&config.default_agent),
         Some(AgentKind::Model(_) | AgentKind::Script(_)) | None => &config.default_agent,
     }
 }
@@ -99,7 +99,7 @@ fn agent_of(config: &Config, provider: ProviderKind) -> Option<&str> {
 fn provider_of(config: &Config, agent: &str) -> Option<ProviderKind> {
     match &config.agents.get(agent)?.kind {
         AgentKind::Model(model_agent) => Some(config.models.get(&model_agent.model)?.provider),
-        AgentKind::Local | AgentKind::Script(_) => None,
+        AgentKind::Local { .. } | AgentKind::Script(_) => None,
     }
 }
 

@@ -1,6 +1,6 @@
 // Applies an event, or a piece of a growing text, to a turn. Changes the turn in place.
 import { type EventData, type EventFrame, RUN_CANCELLED, type TypedPayload } from "../protocol/frames";
-import { emptyWork, type RunWork, type Step, type TextPart, type ToolCall, type Turn } from "./turn";
+import { emptyWork, type QuestionPart, type RunWork, type Step, type TextPart, type ToolCall, type Turn } from "./turn";
 
 /** The page keeps only the end of a tool's output, at most this many characters. */
 export const MAX_OUTPUT_CHARS = 64 * 1024;
@@ -9,6 +9,9 @@ export const MAX_OUTPUT_CHARS = 64 * 1024;
 export function applyEvent(turn: Turn, event: EventFrame): void {
   turn.lastSequence.set(event.run_id, event.sequence);
   const at = Date.parse(event.timestamp);
+  // A subagent's questions are shown in the turn too, because its steps may be folded.
+  if (event.event_type === "question.asked") return addQuestion(turn, event.data);
+  if (event.event_type === "question.answered") return settleQuestion(turn, event.data);
   if (event.run_id === turn.runId || event.event_type === "run.started") {
     if (event.parent_run_id) return startSubagent(turn, event, at);
     return applyTurnEvent(turn, event, at);
@@ -140,7 +143,33 @@ function endTurn(turn: Turn, data: EventData, at: number): void {
   turn.durationMs = data.duration_ms ?? at - turn.startedAt;
   turn.work.durationMs = turn.durationMs;
   turn.attachments = [];
-  for (const part of turn.parts) if (part.kind === "text") part.isComplete = true;
+  for (const part of turn.parts) {
+    if (part.kind === "text") part.isComplete = true;
+    if (part.kind === "question") part.outcome ??= "withdrawn";
+  }
+}
+
+function addQuestion(turn: Turn, data: EventData): void {
+  turn.parts.push({
+    kind: "question",
+    id: data.question_id ?? "",
+    title: data.title ?? "",
+    reason: data.reason ?? "",
+    detail: data.detail ?? "",
+    canRemember: data.options?.includes("always") ?? false,
+    outcome: null,
+    message: "",
+    door: "",
+  });
+}
+
+/** Records the outcome of a question of the turn. */
+export function settleQuestion(turn: Turn, data: Pick<EventData, "question_id" | "answer" | "message" | "by">): void {
+  const question = turn.parts.find((part): part is QuestionPart => part.kind === "question" && part.id === data.question_id);
+  if (!question) return;
+  question.outcome = data.answer ?? "withdrawn";
+  question.message = data.message ?? "";
+  question.door = data.by?.door ?? "";
 }
 
 /** The last message of a stopped run says why it stopped. Moves it from the answer to the failure. */

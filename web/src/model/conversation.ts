@@ -1,8 +1,8 @@
 // A conversation as an immutable value: functions apply frames to it and return a new one. Knows no socket and no screen.
 // The same event may arrive twice; its sequence number within the run tells that it was applied before.
-import { type EventFrame, type Frame, isEvent, type Message, type TypedFrame } from "../protocol/frames";
-import { applyDelta, applyEvent } from "./apply-event";
-import { copyTurn, emptyTurn, type Turn } from "./turn";
+import { type EventFrame, type Frame, isEvent, type Message, type QuestionOutcome, type TypedFrame } from "../protocol/frames";
+import { applyDelta, applyEvent, settleQuestion } from "./apply-event";
+import { copyTurn, emptyTurn, pendingQuestion, type Turn } from "./turn";
 
 /** The loaded part of a session. */
 export interface Conversation {
@@ -83,6 +83,14 @@ export function markStale(conversation: Conversation): Conversation {
   return editor.done();
 }
 
+/** Records the outcome of a question that the server has told in an HTTP response: a tab without a connection gets no event. */
+export function recordOutcome(conversation: Conversation, question: string, outcome: QuestionOutcome): Conversation {
+  const editor = new ConversationEditor(conversation);
+  const index = conversation.turns.findLastIndex((turn) => pendingQuestion(turn)?.id === question);
+  if (index >= 0) editor.settle(index, question, outcome);
+  return editor.done();
+}
+
 /** The running turn, which the user can stop. */
 export function activeTurn(conversation: Conversation): Turn | undefined {
   return conversation.turns.findLast((turn) => turn.status === "running");
@@ -145,6 +153,10 @@ class ConversationEditor {
         if (index >= 0) applyDelta(this.change(index), type, payload);
       }
     }
+  }
+
+  settle(index: number, question: string, outcome: QuestionOutcome): void {
+    settleQuestion(this.change(index), { question_id: question, answer: outcome });
   }
 
   markStale(index: number): void {

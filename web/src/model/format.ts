@@ -57,3 +57,8 @@ export function sessionName(session: Pick<SessionSummary, "id" | "title" | "prev
 export function processName(process: ProcessInfo): string {
   return process.command.join(" ") || process.name || process.id;
 }
+
+/** A text without hidden characters: control characters, and those that change the order of others, are spelled like `\u{202e}`. */
+export function visibleText(text: string): string {
+  return text.replace(/[^\P{C}\n\t]|[\u2028\u2029\u115f\u1160\u3164\uffa0]/gu, (hidden) => `\\u{${hidden.codePointAt(0)?.toString(16)}}`);
+}

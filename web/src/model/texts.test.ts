@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { deletionError, failureText, lastEventText, tourText } from "./texts";
-import { emptyTurn } from "./turn";
+import { changeText, deletionError, failureText, lastEventText, tourText, undoText } from "./texts";
+import { emptyTurn, mayChangeFiles } from "./turn";
 
 it("calls a cancelled run stopped, not failed", () => {
   const event = { event_type: "run.failed", timestamp: "" };
@@ -30,4 +30,26 @@ it("has a tour text for every status of the run", () => {
   expect(tourText({ ...run, status: "stopped" })).toContain("was stopped");
   expect(tourText({ ...run, status: "failed" })).toContain("The run failed");
   expect(tourText({ ...run, status: "failed", runId: "" })).toContain("did not accept the message");
+});
+
+it("says what an undo did", () => {
+  const files: never[] = [];
+  expect(undoText({ restored: 0, kept: 0, files })).toBe("Nothing to do: every file is as before the run.");
+  expect(undoText({ restored: 1, kept: 0, files })).toBe("Put back 1 file.");
+  expect(undoText({ restored: 2, kept: 1, files })).toBe("Put back 2 files, and kept 1 file:");
+});
+
+it("says what a run did to a file", () => {
+  const file = { path: "a", change: "changed", before: { kind: "file", mode: "644" }, after: { kind: "file", mode: "755" }, shown: "text" } as const;
+  expect(changeText(file)).toBe("changed, 644 → 755");
+  expect(changeText({ ...file, change: "created", before: { kind: "missing" }, shown: "binary" })).toBe("created, not a text");
+  expect(changeText({ ...file, after: { kind: "link", target: "/etc" }, shown: "not_shown" })).toBe("changed, 644 → link to /etc, not shown");
+});
+
+it("offers the changes of runs that called a tool which can change files", () => {
+  const turn = emptyTurn("t", "r", 0);
+  const step = (name: string) => ({ tools: [{ name }], work: null }) as unknown as (typeof turn.work.steps)[number];
+  expect(mayChangeFiles(turn)).toBe(false);
+  expect(mayChangeFiles({ work: { ...turn.work, steps: [step("read_file")] } })).toBe(false);
+  expect(mayChangeFiles({ work: { ...turn.work, steps: [step("read_file"), step("shell")] } })).toBe(true);
 });

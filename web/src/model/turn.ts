@@ -1,6 +1,6 @@
 // A turn of a conversation: the user's message, the agent's answer, and the steps in between as a tree. Only types and
 // constructors; `conversation.ts` and `apply-event.ts` fill them.
-import type { Attachment, MediaRef } from "../protocol/frames";
+import type { Attachment, MediaRef, QuestionOutcome } from "../protocol/frames";
 
 /** The progress of a turn. `pending`: the server has not acknowledged the message. `queued`: it waits for another run. */
 export type TurnStatus = "pending" | "queued" | "running" | "completed" | "failed" | "stopped";
@@ -38,8 +38,29 @@ export interface FilePart {
   caption: string;
 }
 
+/** A question to the user: may the agent make this tool call? */
+export interface QuestionPart {
+  kind: "question";
+  /** The id of the question. */
+  id: string;
+  /** What the agent wants to do. */
+  title: string;
+  /** Why the user is asked. */
+  reason: string;
+  /** The exact command, or the change of a file. */
+  detail: string;
+  /** Whether the server can remember the answer for the project. */
+  canRemember: boolean;
+  /** Null while the run waits for the answer. */
+  outcome: QuestionOutcome | null;
+  /** What the user told the agent with a refusal. */
+  message: string;
+  /** The door that the answer came through; empty if unknown. */
+  door: string;
+}
+
 /** A piece of an answer. */
-export type Part = TextPart | FilePart;
+export type Part = TextPart | FilePart | QuestionPart;
 
 /** A tool call of a step. */
 export interface ToolCall {
@@ -121,6 +142,20 @@ export interface Turn {
   lastSequence: Map<string, number>;
   startedAt: number;
   durationMs: number | null;
+}
+
+/** Tools that change no files. */
+const READING_TOOLS = ["read_file", "list_dir", "grep_files"];
+
+/** Whether the run of a turn called a tool that can change files. */
+export function mayChangeFiles({ work }: Pick<Turn, "work">): boolean {
+  const changes = ({ tools, work: inner }: Step): boolean => tools.some(({ name }) => !READING_TOOLS.includes(name)) || Boolean(inner?.steps.some(changes));
+  return work.steps.some(changes);
+}
+
+/** The question that the run of a turn waits for. */
+export function pendingQuestion({ parts }: Pick<Turn, "parts">): QuestionPart | undefined {
+  return parts.findLast((part): part is QuestionPart => part.kind === "question" && part.outcome === null);
 }
 
 /** A running turn without any content. */

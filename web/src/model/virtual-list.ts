@@ -65,6 +65,6 @@ export class RowHeights {
 /** A rough height of a turn in pixels, used until the row is measured. */
 export function estimateHeight(turn: Turn): number {
   const lines = (text: string): number => Math.ceil(text.length / 80) + (text.match(/\n/g)?.length ?? 0);
-  const answer = turn.parts.reduce((sum, part) => sum + (part.kind === "text" ? 24 + lines(part.text) * 26 : 120), 0);
+  const answer = turn.parts.reduce((sum, part) => sum + (part.kind === "text" ? 24 + lines(part.text) * 26 : part.kind === "question" && part.outcome ? 40 : 120), 0);
   return 132 + lines(turn.text) * 24 + answer + (turn.media.length ? 96 : 0) + (turn.failure ? 64 : 0);
 }

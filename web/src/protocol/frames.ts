@@ -19,6 +19,9 @@ export interface MediaRef {
   size: number;
 }
 
+/** How a question was settled: by an answer, because nobody answered in time, or because its run ended. */
+export type QuestionOutcome = "once" | "always" | "deny" | "expired" | "withdrawn";
+
 /** All members that `data` of an event can have; `event_type` decides which are present. */
 export interface EventData {
   title?: string;
@@ -53,6 +56,14 @@ export interface EventData {
   cache_read_tokens?: number;
   cost_micros?: number;
   model?: string;
+  question_id?: string;
+  reason?: string;
+  detail?: string;
+  /** The answers that a question takes. */
+  options?: string[];
+  answer?: QuestionOutcome;
+  /** The client that a question was answered through. */
+  by?: { door: string; client?: string };
 }
 
 /** An event of the session's log. */

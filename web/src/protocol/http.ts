@@ -44,6 +44,14 @@ export interface SessionSummary {
   /** False if another parlor process has the session open. */
   here?: boolean;
   last_event?: { event_type: string; timestamp: string; error_code?: string } | null;
+  /** The question that the run of the session asks. */
+  question?: { question_id: string; title: string };
+}
+
+/** An answer to a question; with `deny`, the message tells the agent why. */
+export interface QuestionAnswer {
+  answer: "once" | "always" | "deny";
+  message?: string;
 }
 
 /** A page of the frames that the session's socket would send, oldest first. `before` is the cursor of the next older page. */
@@ -78,6 +86,57 @@ export interface UsageDay {
 export interface Usage {
   days: UsageDay[];
   models: { model: string; input_tokens: number; output_tokens: number; cost_micros: number }[];
+}
+
+/** What is under a name; `mode` is octal. */
+export interface FileInfo {
+  kind: "missing" | "file" | "folder" | "link" | "special";
+  size?: number;
+  mode?: string;
+  target?: string;
+}
+
+/** A file that a run changed. */
+export interface ChangedFile {
+  path: string;
+  change: "created" | "changed" | "deleted" | "mode";
+  before: FileInfo;
+  after: FileInfo;
+  /** A unified diff from its first `@@` on. */
+  diff?: string;
+  shown: "text" | "binary" | "not_shown" | "no_file";
+  truncated?: boolean;
+  /** Why an undo cannot put the file back. */
+  obstacle?: string;
+}
+
+/** What a run changed in files. */
+export interface RunChanges {
+  folder: string;
+  undone: boolean;
+  /** How many files were changed, also those that are not listed. */
+  total: number;
+  files: ChangedFile[];
+  notes: string[];
+}
+
+/** What an undo did. */
+export interface UndoResult {
+  restored: number;
+  kept: number;
+  files: { path: string; outcome: "restored" | "unchanged" | "kept"; reason?: string }[];
+}
+
+/** A node that shares the log of this server. */
+export interface ClusterNode {
+  node: string;
+  pid: number;
+  workspace?: string;
+  alive: boolean;
+  /** How many sessions it has open. */
+  sessions: number;
+  /** How many of them have an active run. */
+  runs: number;
 }
 
 /** A process that the server lists. */
@@ -128,11 +187,26 @@ export const deleteSession = (id: string): Promise<void> => requestNothing("DELE
 export const loadEvents = (id: string, before: number | null): Promise<EventPage> =>
   requestJson("GET", `${sessionPath(id)}/events?${new URLSearchParams(before === null ? { limit: `${FIRST_EVENTS}` } : { limit: `${OLDER_EVENTS}`, before: `${before}` })}`);
 
+/** Answers a question. Fails with `RefusedError` and the status 409 if it was settled before. */
+export const answerQuestion = (session: string, question: string, answer: QuestionAnswer): Promise<void> =>
+  requestNothing("POST", `${sessionPath(session)}/questions/${encodeURIComponent(question)}/answer`, answer);
+
+const runPath = (session: string, run: string): string => `${sessionPath(session)}/runs/${encodeURIComponent(run)}`;
+
+/** What a run changed in files. Fails with `NotFoundError` if nothing is recorded. */
+export const loadChanges = (session: string, run: string): Promise<RunChanges> => requestJson("GET", `${runPath(session, run)}/changes`);
+
+/** Puts back what a run changed; with `force`, also files that were changed after the run. */
+export const undoRun = (session: string, run: string, force: boolean): Promise<UndoResult> => requestJson("POST", `${runPath(session, run)}/undo`, { force });
+
 /** Loads what the user can choose for a message. */
 export const loadChoices = (): Promise<Choices> => requestJson("GET", "/api/choices");
 
 /** Loads the usage of the last days, today included. */
 export const loadUsage = (days: number): Promise<Usage> => requestJson("GET", `/api/usage?days=${days}`);
+
+/** The nodes that share the log of this server; none if it is on one machine. */
+export const loadNodes = (): Promise<ClusterNode[]> => requestJson<{ nodes: ClusterNode[] }>("GET", "/api/nodes").then(({ nodes }) => nodes);
 
 /** The processes of this parlor home: those of this server, and those that other parlor processes share. */
 export const listProcesses = (): Promise<ProcessInfo[]> => requestJson("GET", "/api/processes");
@@ -158,8 +232,8 @@ function throwUnreadable(): never {
   throw new UnreachableError("The server's answer broke off, or it did not come from parlor. Try again.");
 }
 
-async function requestNothing(method: string, path: string): Promise<void> {
-  await request(method, path);
+async function requestNothing(method: string, path: string, body?: unknown): Promise<void> {
+  await request(method, path, body);
 }
 
 async function request(method: string, path: string, body?: unknown): Promise<Response> {

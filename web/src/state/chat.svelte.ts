@@ -1,13 +1,14 @@
 // The conversation on the chat screen: its socket, the frames received over it, and the messages not acknowledged yet.
-import { activeTurn, addPending, applyFrames, type Conversation, emptyConversation, markStale, prependPage, removeTurn } from "../model/conversation";
-import { failureText } from "../model/texts";
-import type { Turn } from "../model/turn";
+import { activeTurn, addPending, applyFrames, type Conversation, emptyConversation, markStale, prependPage, recordOutcome, removeTurn } from "../model/conversation";
+import { failureText, outcomeText, questionAnnouncement } from "../model/texts";
+import { pendingQuestion, type QuestionPart, type Turn } from "../model/turn";
 import { acknowledgedKey, type AgentName, type Frame, isEvent, type Message, messageFrame, RUN_CANCELLED, stopFrame } from "../protocol/frames";
 import { loadEvents, NotFoundError, RefusedError, UnauthorizedError, UnreachableError } from "../protocol/http";
 import { ReconnectingSocket, type SocketState } from "../protocol/reconnecting-socket";
 import { announce } from "./announce.svelte";
 import { type Draft, draftOf } from "./drafts.svelte";
 import { isOutboxFull, loadOutbox, saveOutbox } from "./outbox";
+import { Answers } from "./questions.svelte";
 import { TabSync } from "./tab-sync";
 
 /** Frames are applied together, at the latest after this time: a hidden page gets no animation frames. */
@@ -28,7 +29,7 @@ export interface ChatListener {
   onLocked(): void;
   /** The server rejected the session id as invalid. */
   onInvalidSession(session: string): void;
-  /** A run has started or ended. */
+  /** A run has started or ended, or its question was asked or settled. */
   onRunChange(): void;
 }
 
@@ -50,6 +51,8 @@ export class Chat {
   /** Whether the conversation is loaded up to its beginning. */
   isFullyLoaded = $state(false);
   active: Turn | undefined = $derived(activeTurn(this.conversation));
+  /** The question that the active run waits for. */
+  question: QuestionPart | undefined = $derived(this.active && pendingQuestion(this.active));
   /** Whether there is an active run and an open connection to stop it. */
   canStop: boolean = $derived(this.active !== undefined && this.connection === "open");
   /** Whether too many messages are unacknowledged to send another one. */
@@ -57,6 +60,8 @@ export class Chat {
 
   /** The message that the user is writing. */
   readonly draft: Draft;
+  /** The user's answers to questions. */
+  readonly answers: Answers;
 
   private cursor: number | null = null;
   private olderRequest: Promise<void> | null = null;
@@ -75,6 +80,10 @@ export class Chat {
     private readonly listener: ChatListener,
   ) {
     this.draft = draftOf(session);
+    this.answers = new Answers(session, {
+      onSettled: (question, outcome) => (this.conversation = recordOutcome(this.conversation, question, outcome)),
+      onLocked: () => listener.onLocked(),
+    });
     this.unacknowledged = loadOutbox(session);
     this.tabs = new TabSync(session, () => this.onLostElsewhere());
     this.socket = new ReconnectingSocket(session, {
@@ -145,6 +154,7 @@ export class Chat {
     if (isNew) this.isFullyLoaded = true;
     else if (!(await this.loadFirstPage())) return;
     this.isLoading = false;
+    if (this.question) announce(questionAnnouncement(this.question.title));
     this.socket.open();
   }
 
@@ -234,7 +244,11 @@ export class Chat {
 
   private handleFrame(frame: Frame): void {
     if (isEvent(frame)) {
-      if (frame.replay || frame.parent_run_id) return;
+      if (frame.replay) return;
+      if (frame.event_type === "question.asked") announce(questionAnnouncement(frame.data.title ?? ""));
+      if (frame.event_type === "question.answered") announce(outcomeText({ outcome: frame.data.answer ?? null, door: frame.data.by?.door ?? "", message: frame.data.message ?? "" }));
+      if (["question.asked", "question.answered"].includes(frame.event_type)) this.listener.onRunChange();
+      if (frame.parent_run_id) return;
       if (["run.started", "run.completed", "run.failed"].includes(frame.event_type)) this.listener.onRunChange();
       if (frame.event_type === "run.completed") announce("The answer is complete.");
       if (frame.event_type === "run.failed") {

@@ -86,7 +86,7 @@ fn instructions_and_skills_of_the_folder_are_sent_to_the_model() {
     let skill = home.folder().join(".agents/skills/greet");
     std::fs::create_dir_all(&skill).unwrap();
     std::fs::write(skill.join("SKILL.md"), "Wave with the left hand.").unwrap();
-    home.prints(&["chat", "say hello with $greet"]);
+    home.prints(&["chat", "--trust", "say hello with $greet"]);
     let messages = mock.requests()[0]["body"]["messages"].clone();
     let (system, user) = (messages[0].to_string(), messages[1].to_string());
     assert!(system.contains("Always use tabs.") && system.contains("greet"), "{system}");

@@ -24,6 +24,9 @@ const VARIABLE_VALUE: &str = "value-of-a-variable-of-parlor";
 /// The content of a harmless file of the project.
 const PROJECT_TEXT: &str = "Use tabs in this project.";
 
+/// The user trusts every project, so that its files are read.
+const TRUST: &str = "[policy]\nallow = [{ tool = \"trust_project\" }]\n";
+
 /// A user with secrets, a repository, and a model server with scripted answers.
 struct Attack {
     home: Home,
@@ -33,7 +36,7 @@ struct Attack {
 impl Attack {
     fn new(answers: Vec<String>) -> Self {
         let server = ScriptedServer::start(answers.into_iter().map(Reply::Stream).collect());
-        let home = ApiFormat::Chat.home(&server.url, "");
+        let home = ApiFormat::Chat.home(&server.url, TRUST);
         let attack = Self { home, server };
         for folder in ["user/.ssh", "state/secrets", "repository/.git"] {
             fs::create_dir_all(attack.path(folder)).unwrap();

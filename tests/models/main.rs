@@ -34,6 +34,7 @@ mod long_run;
 mod model_session;
 mod other_providers;
 mod outputs;
+mod project_trust;
 mod refused_prompts;
 mod scenarios;
 mod scripted_server;

@@ -1,0 +1,94 @@
+//! Runs under the policy, on the real program: a script agent calls real tools, and nobody can be asked.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+#![allow(dead_code, reason = "the helpers of other tests are in the same module")]
+
+mod home;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use home::Home;
+
+/// A state folder with a script agent that carries out `steps` under the policy.
+fn scripted(policy: &str, steps: &[String]) -> Home {
+    let home = Home::new();
+    home.configure("demo.toml", &format!("[otherwise]\nsteps = [{}]\n", steps.join(", ")));
+    let agent = "default_agent = \"demo\"\n[agents.demo]\nkind = \"script\"\nfile = \"demo.toml\"\n";
+    home.configure("parlor.toml", &format!("{agent}[policy]\nenforce_all = true\n{policy}\n"));
+    home
+}
+
+fn write(path: &str) -> String {
+    format!("{{ tool = \"write_file\", args = {{ path = \"{path}\", content = \"new\" }} }}")
+}
+
+/// Lets the agent work, and returns the messages of the calls that failed.
+fn failures(home: &Home) -> Vec<String> {
+    home.command(&["chat", "go"]).env("HOME", home.folder()).output().unwrap();
+    let events = home.json(&["replay", &home.last_session(), "--json"]);
+    let failed = events.iter().filter(|event| event["type"] == "tool.failed");
+    failed.map(|event| event["failure"]["message"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn file_tools_do_not_change_what_the_sandbox_protects() {
+    let steps = [write("ordinary"), write(".git/hooks/post-checkout"), write("sub/.git/config")];
+    let home = scripted("mode = \"workspace\"", &steps);
+    let failed = failures(&home);
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    assert!(failed.iter().all(|text| text.contains("cannot change under the policy")), "{failed:?}");
+    assert!(home.folder().join("ordinary").exists());
+    assert!(!home.folder().join(".git").exists() && !home.folder().join("sub").exists());
+    // No rule widens the mode `read-only`.
+    let home = scripted("mode = \"read-only\"\nallow = [{ tool = \"write_file\" }]", &steps);
+    assert_eq!(failures(&home).len(), 3);
+    assert!(!home.folder().join("ordinary").exists());
+    let home = scripted("mode = \"full\"", &steps);
+    assert_eq!(failures(&home), Vec::<String>::new());
+    assert_eq!(fs::read_to_string(home.folder().join("sub/.git/config")).unwrap(), "new");
+}
+
+#[test]
+fn a_list_of_folders_has_no_names_of_a_denied_folder() {
+    let list = "{ tool = \"list_dir\", args = { path = \".\", depth = 3 } }".to_owned();
+    let home = scripted("deny = [{ path = \"sub/secrets\" }]", &[list]);
+    for folder in ["sub/secrets/inner", "sub/open"] {
+        fs::create_dir_all(home.folder().join(folder)).unwrap();
+        fs::write(home.folder().join(folder).join(format!("in-{}", folder.len())), "").unwrap();
+    }
+    fs::write(home.folder().join("sub/secrets/key-of-the-user"), "").unwrap();
+    assert_eq!(failures(&home), Vec::<String>::new());
+    let events = home.json(&["replay", &home.last_session(), "--json"]);
+    let completed = events.iter().find(|event| event["type"] == "tool.completed").unwrap();
+    let listed = completed["output"].as_str().unwrap();
+    assert!(listed.contains("sub/open/in-8") && listed.contains("sub/secrets/"), "{listed}");
+    assert!(!listed.contains("key-of-the-user") && !listed.contains("inner"), "{listed}");
+    assert!(listed.contains("`sub/secrets` is not listed"), "{listed}");
+}
+
+#[test]
+fn paths_are_denied_however_they_are_written() {
+    let read = |path: &str| format!("{{ tool = \"read_file\", args = {{ path = \"{path}\" }} }}");
+    let steps = [
+        read("~//secrets/key"),
+        read("~/secrets/key"),
+        read("link/key"),
+        read("real/key"),
+        write("dangling"),
+        "{ tool = \"list_dir\", args = { path = \"~\" } }".to_owned(),
+    ];
+    // The working folder is the home here, and `link`, which a rule denies, leads to `real`.
+    let rules =
+        "deny = [{ path = \"~/secrets\" }, { path = \"link\" }, { tool = \"list_dir\", path = \"~\" }]";
+    let home = scripted(rules, &steps);
+    for folder in ["secrets", "real"] {
+        fs::create_dir(home.folder().join(folder)).unwrap();
+        fs::write(home.folder().join(folder).join("key"), "a secret").unwrap();
+    }
+    symlink("real", home.folder().join("link")).unwrap();
+    symlink("secrets/new", home.folder().join("dangling")).unwrap();
+    let failed = failures(&home);
+    assert_eq!(failed.len(), steps.len(), "{failed:?}");
+    assert!(failed.iter().all(|text| text.starts_with("the policy refuses this call")), "{failed:?}");
+    assert!(!home.folder().join("secrets/new").exists());
+}

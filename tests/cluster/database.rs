@@ -55,7 +55,7 @@ async fn a_node_ends_on_request_while_its_database_is_away() {
     let home = NodeHome::new(&format!("[log]\nurl = {:?}\n", database.url));
     let mut server = home.serve(&[]);
     let mut client = Client::open(&server, "s").await;
-    client.send("/wait 1000").await;
+    client.send("/wait 600").await;
     client.event("run.started").await;
     postgres.kill();
     wait_for_http(&server, "/ready", |status, _| status == 503).await;
@@ -71,7 +71,7 @@ async fn without_its_database_a_node_keeps_its_clients_and_it_goes_on_when_the_d
     let mut client = Client::open(&server, "s").await;
     client.send("/say before").await;
     client.event("run.completed").await;
-    client.send("/wait 1000").await;
+    client.send("/wait 600").await;
     let interrupted = client.event("run.started").await.run_id;
     postgres.kill();
     let reason = wait_for_http(&server, "/ready", |status, _| status == 503).await;

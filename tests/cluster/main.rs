@@ -5,12 +5,22 @@
 #![expect(clippy::disallowed_methods, reason = "these tests start the program as a shell would")]
 #![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
+mod checker;
 mod client;
 mod database;
+mod log_copy;
+mod media_stores;
 mod node;
+mod ownership;
+mod peer_door;
+mod script;
 #[path = "../supr/server.rs"]
 #[allow(dead_code, reason = "these tests use only some of its helpers")]
 mod server;
+mod shared_files;
+mod soak;
+mod takeover;
+mod token;
 
 use std::time::Duration;
 

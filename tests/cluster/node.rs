@@ -49,6 +49,31 @@ impl NodeHome {
         Server::spawn(command, self.path()).unwrap_or_else(|error| panic!("{error}{}", self.log()))
     }
 
+    /// Starts the server with the token in its state folder, instead of that of these tests.
+    pub(crate) fn serve_with_own_token(&self) -> Server {
+        let mut command = server::command(self.path());
+        command.env_remove("SUPRCLAW_CHANNELS_SUPR_TOKEN");
+        command.current_dir(self.path()).stderr(log_file(self.path()));
+        Server::spawn(command, self.path()).unwrap_or_else(|error| panic!("{error}{}", self.log()))
+    }
+
+    /// A node of the cluster on `database`, with these further settings in `[cluster]`.
+    pub(crate) fn of_cluster(database: &Database, name: &str, settings: &str) -> Self {
+        Self::new(&format!("[log]\nurl = {:?}\n[cluster]\nnode = {name:?}\n{settings}\n", database.url))
+    }
+
+    /// Waits until what the command `parlor replay SESSION` prints has this text.
+    pub(crate) async fn wait_for_replay(&self, session: &str, text: &str) -> String {
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
+        loop {
+            let replayed = self.prints(&["replay", session, "--json"]);
+            if replayed.contains(text) {
+                return replayed;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "no {text:?} in {replayed}");
+        }
+    }
+
     /// What the server has logged.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path().join("stderr")).unwrap_or_default()
@@ -66,6 +91,15 @@ impl NodeHome {
         let output = self.run(args);
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for NodeHome {
+    /// Shows what the server logged, if the test fails.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}: {}", self.path().display(), self.log());
+        }
     }
 }
 

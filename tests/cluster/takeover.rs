@@ -1,0 +1,113 @@
+//! What happens to the sessions of a node that is killed, paused, or asked to end.
+
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::TIMEOUT;
+use crate::client::Client;
+use crate::node::{Database, NodeHome};
+use crate::server::Server;
+
+/// Two nodes, and a session of the second one with an active run and an input that waits.
+async fn busy_node(database: &Database, run: &str) -> ([NodeHome; 2], [Server; 2], Client) {
+    let homes = ["a", "b"].map(|name| NodeHome::of_cluster(database, name, ""));
+    let servers = homes.each_ref().map(|home| home.serve(&[]));
+    let mut client = Client::open(&servers[1], "s").await;
+    client.send(run).await;
+    client.event("run.started").await;
+    (homes, servers, client)
+}
+
+/// Counts the runs that ended as interrupted in what `parlor replay --json` printed.
+fn interruptions(replayed: &str) -> usize {
+    let is_end = |line: &&str| line.contains("\"run.ended\"") && line.contains("RUN_INTERRUPTED");
+    replayed.lines().filter(is_end).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clients_of_a_killed_node_go_on_elsewhere_without_a_gap() {
+    let database = Database::new().await;
+    let (_homes, [a, mut b], _at_b) = busy_node(&database, "/wait 600").await;
+    let mut at_a = Client::replay(&a, "s").await;
+    let interrupted = at_a.event("run.started").await.run_id;
+    at_a.send("/say it goes on").await;
+    // The message waits at the other node when that is killed.
+    at_a.frame("run.queued").await;
+    b.kill();
+    let failed = at_a.event("run.failed").await;
+    assert_eq!((failed.run_id, &failed.data["error_code"]), (interrupted, &"RUN_INTERRUPTED".into()));
+    at_a.event("run.started").await;
+    assert_eq!(at_a.event("message.completed").await.data["text"], "it goes on");
+    at_a.event("run.completed").await;
+    assert_eq!(at_a.count("run.failed"), 1);
+    // A client that begins later sees the same events.
+    let mut later = Client::replay(&a, "s").await;
+    later.event("run.completed").await;
+    assert_eq!(later.event_ids(), at_a.event_ids());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_nobody_watches_is_taken_over_too() {
+    let database = Database::new().await;
+    let (homes, [_a, mut b], mut at_b) = busy_node(&database, "/wait 600").await;
+    at_b.send("/say what waited").await;
+    at_b.frame("run.queued").await;
+    b.kill();
+    let replayed = homes[0].wait_for_replay("s", "\"ending\":\"completed\"").await;
+    assert!(replayed.contains("what waited"), "{replayed}");
+    assert_eq!(interruptions(&replayed), 1, "{replayed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_ends_hands_over_what_waits() {
+    let database = Database::new().await;
+    let (homes, [_a, mut b], mut at_b) = busy_node(&database, "/wait 600").await;
+    at_b.send("/say what waited").await;
+    at_b.frame("run.queued").await;
+    assert!(b.stop().success());
+    let replayed = homes[0].wait_for_replay("s", "\"ending\":\"completed\"").await;
+    assert!(replayed.contains("what waited"), "{replayed}");
+    // The node recorded the end of its run itself.
+    assert_eq!(interruptions(&replayed), 0, "{replayed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_was_paused_for_too_long_ends_its_tools_and_writes_nothing() {
+    let database = Database::new().await;
+    let (homes, [a, b], _at_b) =
+        busy_node(&database, "!echo $$ > tool.pid.new; mv tool.pid.new tool.pid; exec sleep 1000").await;
+    let tool = wait_for_pid(&homes[1].path().join("tool.pid")).await;
+    let node = Pid::from_raw(b.pid().try_into().unwrap()).unwrap();
+    kill_process(node, Signal::STOP).unwrap();
+    let mut at_a = Client::replay(&a, "s").await;
+    let failed = at_a.event("run.failed").await;
+    assert_eq!(failed.data["error_code"], "RUN_INTERRUPTED");
+    assert!(test_kill_process(tool).is_ok(), "a paused node cannot end its tool");
+    kill_process(node, Signal::CONT).unwrap();
+    let ended = async {
+        while test_kill_process(tool).is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, ended).await.expect("the tool's process ends");
+    // The node that was paused follows what the other writes, and its client is not disconnected.
+    let mut at_b = Client::open(&b, "s").await;
+    at_b.send("/say again").await;
+    assert_eq!(at_b.event("message.completed").await.data["text"], "again");
+    let replayed = homes[0].prints(&["replay", "s", "--json"]);
+    assert_eq!(interruptions(&replayed), 1, "{replayed}");
+    assert_eq!(replayed.matches("\"run.ended\"").count(), 2, "{replayed}");
+}
+
+async fn wait_for_pid(file: &Path) -> Pid {
+    let found = async {
+        loop {
+            if let Ok(text) = std::fs::read_to_string(file) {
+                return Pid::from_raw(text.trim().parse().unwrap()).unwrap();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, found).await.expect("the tool starts")
+}

@@ -10,8 +10,8 @@ use std::time::Duration;
 use parlor_doors::exec::ExecMachine;
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::{BackendFor, Machine};
-use parlor_process::Processes;
-use parlor_testkit::{Exec, Loaf, Peer, PeerDialect, PlayedIn, Synaps, advance_time, play_cases};
+use parlor_process::{Executor, Processes};
+use parlor_testkit::{Acp, Exec, Loaf, Mcp, Peer, PeerDialect, PlayedIn, Synaps, advance_time, play_cases};
 use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, OutgoingReceiver, outgoing, serve};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -23,7 +23,7 @@ fn transcripts(door: &str) -> PathBuf {
 #[test]
 fn exec_in_memory() {
     play_cases(&transcripts("exec"), &Exec, PlayedIn::Memory, |_| {
-        Ok(Memory::start(async { (ExecMachine::default(), Processes::default()) }))
+        Ok(Memory::start(async { (ExecMachine::default(), Executor::new(Processes::default())) }))
     });
 }
 
@@ -40,6 +40,20 @@ fn loaf_in_memory() {
     play_cases(&transcripts("loaf"), &Loaf, PlayedIn::Memory, |case| {
         let server = sessions_in_memory::loaf::Loaf::for_case(case)?;
         Ok(Memory::start(server.serve()))
+    });
+}
+
+#[test]
+fn acp_in_memory() {
+    play_cases(&transcripts("acp"), &Acp, PlayedIn::Memory, |case| {
+        Ok(Memory::start(sessions_in_memory::acp::connection(case)?))
+    });
+}
+
+#[test]
+fn mcp_in_memory() {
+    play_cases(&transcripts("mcp"), &Mcp, PlayedIn::Memory, |case| {
+        Ok(Memory::start(sessions_in_memory::mcp::connection(case)?))
     });
 }
 

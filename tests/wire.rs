@@ -9,7 +9,7 @@ mod peer_sessions;
 use std::path::{Path, PathBuf};
 
 use parlor_testkit::{
-    Case, Exec, Launch, Loaf, PeerDialect, PlayedIn, Program, Synaps, play_cases, play_folder,
+    Acp, Case, Exec, Launch, Loaf, Mcp, PeerDialect, PlayedIn, Program, Synaps, play_cases, play_folder,
 };
 
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
@@ -54,6 +54,30 @@ fn loaf_under_its_own_name() {
     std::os::unix::fs::symlink(PARLOR, &link).unwrap();
     play_cases(&transcripts("loaf"), &Loaf, PlayedIn::Wire, |case| {
         in_user_home(Launch::new(&link, &["rpc"]), case).start()
+    });
+}
+
+#[test]
+fn acp_over_stdio() {
+    play_cases(&transcripts("acp"), &Acp, PlayedIn::Wire, |case| {
+        in_user_home(Launch::new(PARLOR, &["stdio", "acp"]), case).start()
+    });
+}
+
+#[test]
+fn acp_under_its_own_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("parlor-acp");
+    std::os::unix::fs::symlink(PARLOR, &link).unwrap();
+    play_cases(&transcripts("acp"), &Acp, PlayedIn::Wire, |case| {
+        in_user_home(Launch::new(&link, &[]), case).start()
+    });
+}
+
+#[test]
+fn mcp_over_stdio() {
+    play_cases(&transcripts("mcp"), &Mcp, PlayedIn::Wire, |case| {
+        in_user_home(Launch::new(PARLOR, &["stdio", "mcp"]), case).start()
     });
 }
 

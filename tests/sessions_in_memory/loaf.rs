@@ -32,18 +32,7 @@ impl Loaf {
     /// A server with the settings of `case`.
     pub(crate) fn for_case(case: &Case) -> Result<Self, String> {
         let sessions = SessionsInMemory::for_case(case)?;
-        let models = sessions.child.models.iter().map(|model| ModelOption {
-            id: model.id.clone(),
-            provider: "openai".to_owned(),
-            provider_label: Some("parlor".to_owned()),
-            label: model.name.clone(),
-            description: "an agent".to_owned(),
-            context_window: None,
-            choice: AgentChoice { agent: AgentId::parse(&model.id).ok(), ..AgentChoice::default() },
-        });
-        let mut models: Vec<ModelOption> = models.collect();
-        models.sort_by_key(|model| model.id != sessions.child.default_model);
-        let accounts = MemoryAccounts { models, folder: case.tmp.clone(), keys: Mutex::default() };
+        let accounts = MemoryAccounts::new(&sessions, case);
         Ok(Self { sessions, accounts, state: case.home.clone() })
     }
 
@@ -86,13 +75,30 @@ impl Loaf {
     }
 }
 
-struct MemoryAccounts {
-    models: Vec<ModelOption>,
+/// Accounts without logins.
+pub(super) struct MemoryAccounts {
+    /// The agents, the default first.
+    pub(super) models: Vec<ModelOption>,
     folder: PathBuf,
     keys: Mutex<Vec<String>>,
 }
 
 impl MemoryAccounts {
+    pub(super) fn new(sessions: &SessionsInMemory, case: &Case) -> Self {
+        let models = sessions.child.models.iter().map(|model| ModelOption {
+            id: model.id.clone(),
+            provider: "openai".to_owned(),
+            provider_label: Some("parlor".to_owned()),
+            label: model.name.clone(),
+            description: "an agent".to_owned(),
+            context_window: None,
+            choice: AgentChoice { agent: AgentId::parse(&model.id).ok(), ..AgentChoice::default() },
+        });
+        let mut models: Vec<ModelOption> = models.collect();
+        models.sort_by_key(|model| model.id != sessions.child.default_model);
+        Self { models, folder: case.tmp.clone(), keys: Mutex::default() }
+    }
+
     fn keys(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,6 +146,8 @@ impl Accounts for MemoryAccounts {
     async fn log_out(&self, _provider: &str) -> Result<bool, String> {
         Ok(false)
     }
+
+    fn hide(&self, _: &[SecretText]) {}
 
     async fn forget_all(&self) -> Result<(), String> {
         self.keys().clear();

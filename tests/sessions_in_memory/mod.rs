@@ -1,7 +1,9 @@
 //! Sessions for one transcript in memory: a log in memory, the agents of the case's `parlor.toml`, and real tools. The
 //! transcripts over the wire test what the program itself decides (flags, folders, which session is continued).
 
+pub(crate) mod acp;
 pub(crate) mod loaf;
+pub(crate) mod mcp;
 pub(crate) mod peer;
 
 use std::path::Path;

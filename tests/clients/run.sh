@@ -34,6 +34,9 @@ timeout 120 "$venv/bin/python" websockets_client.py "$base" "$token"
 timeout 120 node ws.mjs "$base" "$token"
 timeout 120 node browser.mjs "$address" "$token" "$(command -v chromium)"
 
+# schemathesis leaves files in its working folder.
+venv=$(realpath "$venv")
+cd "$home"
 # Not checked: another method on a known path, which is 404 as in SuprClaw, and the handshakes of WebSockets.
 timeout 300 "$venv/bin/schemathesis" run "http://$address/api/openapi.json" -H "Authorization: Bearer $token" \
   --phases examples,coverage,fuzzing --max-examples 60 --exclude-checks unsupported_method --exclude-path-regex '/ws$' \

@@ -1,12 +1,14 @@
 //! Compares parlor with the programs that it replaces (the peers): both play the same scripts, frame by frame.
 //!
-//! `make peers` installs the peers and plays everything. `codex.rs` compares the exec door with `codex exec-server`. The
+//! `make peers` installs the peers and plays everything. `codex.rs` compares the exec door with `codex exec-server`, and
+//! `codex_cli.rs` runs the codex CLI with either. The
 //! other files compare the synaps door with `synaps`: `script.rs` has the scripts, `transcript.rs` makes scripts of
 //! the door's transcripts, `run.rs` plays a script to a program, `normalize.rs` replaces what differs from run to run,
 //! and `differences.rs` lists the intended differences, each with its reason. A difference that is not listed fails the
 //! test, and so does a listed one that does not occur.
 
 mod codex;
+mod codex_cli;
 mod differences;
 mod normalize;
 mod run;

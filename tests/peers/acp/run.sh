@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Holds conversations over the ACP door with published clients: acpx and the TypeScript SDK (npm), the Python SDK (PyPI).
+# Installs them on the first call. Usage: run.sh PARLOR
+set -euo pipefail
+parlor=$(realpath "$1")
+cd "$(dirname "$0")"
+venv=$PWD/../../../target/acp-clients
+# Without a lock file: acpx has optional packages that are not published for every machine, which `npm ci` refuses.
+[ -f node_modules/.package-lock.json ] ||
+  npm install --no-package-lock --loglevel=error --no-audit --no-fund >/dev/null
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+"$venv/bin/python" -c 'import acp' 2>/dev/null ||
+  "$venv/bin/pip" install --quiet --disable-pip-version-check agent-client-protocol==0.12.1
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/home" "$folder/project"
+export HOME=$folder/home PARLOR_HOME=$folder/parlor PATH=$PWD/node_modules/.bin:$PATH
+timeout 120 node sdk.mjs "$parlor" "$folder/project"
+timeout 120 "$venv/bin/python" sdk.py "$parlor" "$folder/project"
+timeout 300 bash acpx.sh "$parlor" "$folder/project"

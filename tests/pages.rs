@@ -54,8 +54,26 @@ fn every_limit_is_documented() {
 fn the_operations_page_names_every_command() {
     let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
     for command in [
-        "chat", "sessions", "replay", "gc", "doctor", "settings", "link", "stdio", "models", "login",
-        "logout", "auth", "token", "serve", "supex",
+        "chat",
+        "sessions",
+        "replay",
+        "gc",
+        "doctor",
+        "settings",
+        "link",
+        "stdio",
+        "models",
+        "login",
+        "logout",
+        "auth",
+        "token",
+        "serve",
+        "supex",
+        "backup",
+        "restore",
+        "version",
+        "completions",
+        "man",
     ] {
         assert!(
             page.contains(&format!("`parlor {command}")),

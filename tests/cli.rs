@@ -412,7 +412,7 @@ fn link_creates_links_and_never_replaces_another_file() {
     assert!(refused.contains("is another file; nothing was changed"), "{refused}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     assert!(link(&["--force"]).status.success());
-    for name in ["codex-exec-server", "loaf", "synaps"] {
+    for name in ["codex-exec-server", "loaf", "parlor-acp", "synaps"] {
         assert_eq!(std::fs::read_link(folder.join(name)).unwrap(), std::fs::canonicalize(PARLOR).unwrap());
     }
     let again = link(&[]);
@@ -519,4 +519,63 @@ fn gc_follows_the_settings_and_keeps_sessions_in_use() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(home.json(&["gc", "--json"]).last().unwrap()["deleted"], 1);
+}
+
+#[test]
+fn settings_are_checked_without_starting_anything() {
+    let home = Home::new();
+    assert!(home.prints(&["settings", "--check"]).contains("does not exist"));
+    assert!(!home.state().exists(), "the check made the state folder");
+    home.configure("parlor.toml", "[retention]\ndays = 7\n");
+    assert!(home.prints(&["settings", "--check"]).ends_with("parlor.toml is valid.\n"));
+    std::fs::write(home.folder().join("new.toml"), "[retention]\ndays = 0\ndasy = 1\n").unwrap();
+    let output = home.run(&["settings", "--check", "new.toml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("new.toml:2: retention.days takes a whole number from 1 to 36500"), "{printed}");
+    assert!(printed.contains("new.toml:3: there is no setting \"dasy\""), "{printed}");
+    assert!(home.refuses(&["settings", "--check", "none.toml"]).contains("cannot read"));
+}
+
+/// A newer parlor may have written them, and its user went back to this one.
+#[test]
+fn unknown_settings_are_ignored_with_a_warning_and_mistyped_ones_are_refused() {
+    let home = Home::new();
+    home.configure("parlor.toml", "[quantum]\nqubits = 3\n[retention]\ndays = 7\n");
+    let output = home.run(&["chat", "/say works"]);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"works\n".as_slice()));
+    let warned = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        warned.starts_with("Warning: a part of parlor.toml is ignored: line 1: there is no setting"),
+        "{warned}"
+    );
+    let printed = home.prints(&["settings"]);
+    assert!(printed.contains("# Ignored: line 1") && printed.contains("retention.days = 7"), "{printed}");
+    let found = home.json(&["doctor", "--json"]);
+    let of_settings = found.iter().find(|finding| finding["check"] == "parlor.toml").unwrap();
+    assert_eq!(of_settings["state"], "warning", "{of_settings}");
+    assert_eq!(home.run(&["settings", "--check"]).status.code(), Some(1));
+    home.configure("parlor.toml", "[retentoin]\ndays = 7\n");
+    assert!(home.refuses(&["chat", "/say works"]).contains("did you mean \"retention\"?"));
+}
+
+#[test]
+fn the_verbose_version_names_formats_and_protocols() {
+    let home = Home::new();
+    let short = home.prints(&["--version"]);
+    assert_eq!(home.prints(&["version"]), short);
+    let verbose = home.prints(&["--version", "--verbose"]);
+    assert_eq!(home.prints(&["version", "--verbose"]), verbose);
+    assert!(
+        verbose.starts_with(&short) && verbose.contains("\nformats   database 4; events 1; backup 1\n"),
+        "{verbose}"
+    );
+    let versions = home.json(&["version", "--json"]).remove(0);
+    let commit = versions["commit"].as_str().unwrap();
+    let is_commit = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(is_commit || commit == "unknown", "{commit}");
+    for door in ["acp", "exec", "loaf", "peer", "supex", "supr", "synaps"] {
+        assert!(versions["doors"][door].is_string() && verbose.contains(door), "{versions}");
+    }
+    assert!(!home.state().exists(), "the version made the state folder");
 }

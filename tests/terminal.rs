@@ -1,4 +1,4 @@
-//! `parlor chat` and other commands on a real terminal.
+//! `parlor chat --plain` and other commands on a real terminal.
 #![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
 #[path = "models/api_format.rs"]
@@ -29,7 +29,7 @@ fn count(shown: &str, text: &str) -> usize {
 #[tokio::test]
 async fn chat_shows_the_agent_examples_and_how_to_continue() {
     let home = Home::new();
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     terminal.wait_for("Local (the built-in agent, no model) works in").await;
     terminal.wait_for("Try !ls").await;
     terminal.wait_for("/help").await;
@@ -50,7 +50,7 @@ async fn chat_shows_the_agent_examples_and_how_to_continue() {
 #[tokio::test]
 async fn the_output_of_a_command_is_shown_once_and_while_it_runs() {
     let home = Home::new();
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     terminal
         .type_line("!echo first-$((6 * 7)); until [ -e go ]; do sleep 0.05; done; echo last-$((6 * 7))")
         .await;
@@ -78,7 +78,7 @@ async fn an_answer_that_resembles_the_tool_output_is_shown() {
     let script = "[otherwise]\nsteps = [ { tool = \"shell\", args = { command = \"echo from-$((6 * 7))\" } }, \
                   { say = \"from-42\\n[exit\" }, { say = \" code\" }, { say = \" zero]\" } ]\n";
     home.configure("demo.toml", script);
-    let mut terminal = Terminal::start(&home, &["chat", "--agent", "demo"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain", "--agent", "demo"], &[]);
     terminal.wait_for("demo (a script)").await;
     terminal.type_line("go").await;
     terminal.wait_for("from-42").await;
@@ -91,7 +91,7 @@ async fn an_answer_that_resembles_the_tool_output_is_shown() {
 #[tokio::test]
 async fn ctrl_c_stops_the_answer_and_a_second_one_quits() {
     let home = Home::new();
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     terminal.type_line("/wait 60").await;
     terminal.wait_for(".").await;
     terminal.type_keys(CTRL_C);
@@ -115,7 +115,7 @@ async fn ctrl_c_stops_the_answer_and_a_second_one_quits() {
 #[tokio::test]
 async fn ctrl_c_twice_at_the_prompt_quits() {
     let home = Home::new();
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     terminal.wait_for_prompt().await;
     // Any line in between, even an empty one, resets the count.
     for before in ["half a line", ENTER] {
@@ -136,7 +136,7 @@ async fn ctrl_c_twice_at_the_prompt_quits() {
 #[tokio::test]
 async fn ctrl_c_twice_during_a_run_quits_once_the_run_has_ended() {
     let home = Home::new();
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     terminal.type_line("!trap '' TERM; echo stub''born; sleep 600").await;
     terminal.wait_for("stubborn").await;
     terminal.type_keys(CTRL_C);
@@ -151,14 +151,14 @@ async fn ctrl_c_twice_during_a_run_quits_once_the_run_has_ended() {
 #[tokio::test]
 async fn the_history_is_saved_for_its_owner_alone() {
     let home = Home::new();
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     terminal.type_line("/say something to remember").await;
     terminal.type_line(" /say not this one").await;
     terminal.type_line("/quit").await;
     terminal.wait_for_exit().await;
     let file = home.state().join("history");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     terminal.wait_for_prompt().await;
     // The last entry is `/quit`, so go up twice.
     terminal.type_keys(&format!("{UP}{UP}{ENTER}"));
@@ -173,7 +173,7 @@ async fn the_history_has_a_size_limit() {
     let home = Home::new();
     let lines: String = (0..1200).map(|n| format!("line {n}\n")).collect();
     home.configure("history", &format!("#V2\n{lines}"));
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     terminal.type_line("/say one more").await;
     // A pasted line that is too long for the history.
     terminal.wait_for_prompt().await;
@@ -189,7 +189,7 @@ async fn the_history_has_a_size_limit() {
 #[tokio::test]
 async fn a_pasted_text_of_several_lines_is_one_message() {
     let home = Home::new();
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     terminal.wait_for_prompt().await;
     terminal.type_keys("\x1b[200~!echo one-$((1 + 1))\necho two-$((1 + 1))\x1b[201~");
     terminal.type_keys(ENTER);
@@ -204,7 +204,7 @@ async fn a_pasted_text_of_several_lines_is_one_message() {
 #[tokio::test]
 async fn escape_sequences_of_tools_are_removed() {
     let home = Home::new();
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     terminal.type_line(r"!printf '\033]0;evil\007\033[2Jkept-%s\r\n' $((6 * 7))").await;
     terminal.wait_for("kept-42").await;
     terminal.type_line("/quit").await;
@@ -221,7 +221,7 @@ async fn a_secret_with_an_escape_sequence_inside_is_redacted() {
     std::fs::write(home.folder().join("key"), key).unwrap();
     let file = std::fs::File::open(home.folder().join("key")).unwrap();
     assert!(home.command(&["login", "exa", "--key"]).stdin(file).status().unwrap().success());
-    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    let mut terminal = Terminal::start(&home, &["chat", "--plain"], &[]);
     for invisible in [r"\x1b[m", r"\x07", r"\x1b]0;t\x07", r"\xe2\x80\xae"] {
         terminal.type_line(&format!("!sed 's/KEPT/KE{invisible}PT/' key; echo; echo seen-$((6 * 7))")).await;
         terminal.wait_for("seen-42").await;
@@ -237,7 +237,7 @@ async fn a_secret_with_an_escape_sequence_inside_is_redacted() {
 async fn no_color_switches_off_colours() {
     let home = Home::new();
     for (env, coloured) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
-        let mut terminal = Terminal::start(&home, &["chat"], env);
+        let mut terminal = Terminal::start(&home, &["chat", "--plain"], env);
         terminal.type_line("!echo x").await;
         terminal.wait_for("[exit code 0]").await;
         terminal.type_line("/quit").await;
@@ -360,4 +360,22 @@ async fn retries_of_a_model_request_are_shown() {
         stderr.ends_with("429: no; trying again in 1.0 s (2 of 5)\n") && stderr.lines().count() == 1,
         "{stderr}"
     );
+}
+
+#[tokio::test]
+async fn log_copy_shows_a_progress_bar_on_a_terminal() {
+    let home = Home::new();
+    home.prints(&["chat", "/say one"]);
+    let target = home.folder().join("target");
+    let to = format!("sqlite:{}", target.display());
+    let terminal = Terminal::start(&home, &["log", "copy", "--from", "sqlite:", "--to", &to], &[]);
+    let shown = terminal.wait_for_exit().await;
+    assert!(shown.contains("[..............................]   0 %  0 of 8 events"), "{shown:?}");
+    assert!(shown.contains("[##############################] 100 %  8 of 8 events"), "{shown:?}");
+    // The bar is removed before the summary.
+    assert!(shown.contains("\r\u{1b}[KCopied: 8 events in 1 of 1 sessions."), "{shown:?}");
+    let dumb =
+        Terminal::start(&home, &["log", "copy", "--from", "sqlite:", "--to", &to], &[("TERM", "dumb")]);
+    let shown = dumb.wait_for_exit().await;
+    assert!(shown.contains("Copied: 0 events in 0 of 1 sessions.") && !shown.contains('['), "{shown:?}");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates of this workspace that it may depend on, without dev-dependencies.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 19] = [
     ("vocab", &[]),
     ("files", &["vocab"]),
     ("auth", &["vocab"]),
@@ -14,11 +14,12 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
     ("model", &["vocab", "files"]),
     ("log", &["vocab"]),
     ("ruby", &["vocab", "files", "process"]),
-    ("tools", &["vocab", "files", "process", "ruby"]),
-    ("engine", &["vocab", "log", "model", "tools"]),
-    ("frontend", &["vocab", "engine", "log", "model"]),
+    ("undo", &["vocab", "files"]),
+    ("tools", &["vocab", "files", "process", "ruby", "undo"]),
+    ("engine", &["vocab", "files", "log", "model", "tools", "undo"]),
+    ("frontend", &["vocab", "engine", "log", "model", "tools"]),
     ("transport", &["vocab", "doors", "process"]),
-    ("web", &["vocab", "doors", "engine", "log", "process", "tools", "transport"]),
+    ("web", &["vocab", "doors", "engine", "log", "process", "tools", "transport", "undo"]),
     ("client", &["vocab", "doors"]),
     ("exec-server", &["client", "doors", "process", "transport"]),
     (
@@ -36,6 +37,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
             "ruby",
             "tools",
             "transport",
+            "undo",
             "web",
         ],
     ),
@@ -130,15 +132,29 @@ fn the_exec_page_names_every_method_code_and_limit() {
     for line in read("crates/doors/src/exec/code.rs").lines().filter(|line| line.starts_with("const ")) {
         names.push(line.split(['=', ';']).nth(1).unwrap().trim().to_owned());
     }
-    for source in
-        ["process/src/lib.rs", "process/src/backend.rs", "transport/src/connection.rs", "vocab/src/id.rs"]
-    {
+    for source in [
+        "process/src/lib.rs",
+        "process/src/backend.rs",
+        "process/src/executor/copy.rs",
+        "process/src/executor/file_worker.rs",
+        "process/src/executor/files.rs",
+        "process/src/executor/http.rs",
+        "process/src/executor/open_files.rs",
+        "process/src/executor/sequenced.rs",
+        "process/src/executor/sessions.rs",
+        "process/src/executor/walk.rs",
+        "web/src/exec_door.rs",
+        "transport/src/connection.rs",
+        "vocab/src/id.rs",
+        "doors/src/exec/wire.rs",
+    ] {
         for line in read(&format!("crates/{source}")).lines().filter(|line| line.starts_with("pub const ")) {
             names.push(line.split([' ', ':']).nth(2).unwrap().to_owned());
         }
     }
-    // Sizes of chunks are not limits that a client can notice.
-    names.retain(|name| !["OUTPUT_PIECE_BYTES", "BULK_PIECE_BYTES"].contains(&name.as_str()));
+    // Sizes of chunks are not limits that a client can notice; the page has the values of the others.
+    let left_out = ["OUTPUT_PIECE_BYTES", "BULK_PIECE_BYTES", "PROTOCOL_VERSION", "DEFAULT_OUTPUT_BYTES_CAP"];
+    names.retain(|name| !left_out.contains(&name.as_str()));
     assert!(names.len() > 20, "the constants are no longer found by this test: {names:?}");
     for name in names {
         assert!(page.contains(&name), "docs/protocols/exec.md does not mention {name}");
@@ -239,7 +255,7 @@ fn snake_case(name: &str) -> String {
 
 #[test]
 fn every_transcript_proves_a_statement_and_every_proof_exists() {
-    for door in ["exec", "synaps", "supr", "loaf", "peer"] {
+    for door in ["exec", "synaps", "supr", "loaf", "peer", "acp", "mcp"] {
         let page = read(&format!("docs/protocols/{door}.md"));
         let table = page.split("## From statement to proof").nth(1).expect("the table");
         let proofs: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
@@ -338,6 +354,46 @@ fn the_loaf_page_names_every_method_event_reason_and_limit() {
     names.extend(limits.filter(is_limit).map(|name| format!("`{name}`")));
     for name in names {
         assert!(page.contains(&name), "docs/protocols/loaf.md does not mention {name}");
+    }
+}
+
+#[test]
+fn the_acp_page_names_every_method_update_and_limit() {
+    let page = read("docs/protocols/acp.md");
+    let quoted = |source: &str| -> Vec<String> {
+        let source = read(&format!("crates/doors/src/acp/{source}"));
+        source.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let mut names: BTreeSet<String> = quoted("dispatch.rs").into_iter().collect();
+    names.retain(|name| name.contains('/') || name == "logout");
+    assert!(names.len() > 12, "this test finds too few methods: {names:?}");
+    names.extend(constants("doors/src/acp/mod.rs").into_iter().filter(|name| name != "DOOR"));
+    for name in names {
+        assert!(page.contains(&format!("`{name}`")), "docs/protocols/acp.md does not mention {name}");
+    }
+}
+
+#[test]
+fn the_mcp_page_names_every_method_tool_and_limit() {
+    let page = read("docs/protocols/mcp.md");
+    let quoted = |source: &str| -> Vec<String> {
+        read(source).split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let mut names: BTreeSet<String> = quoted("crates/doors/src/mcp/dispatch.rs").into_iter().collect();
+    names.retain(|name| name.contains('/') && !name.contains(' '));
+    names.remove("notifications/subscriptions/acknowledged");
+    assert!(names.len() > 5, "this test finds too few methods: {names:?}");
+    names.extend(constants("doors/src/mcp/mod.rs").into_iter().filter(|name| name != "DOOR"));
+    names.extend(constants("tools/src/mcp_client/mod.rs"));
+    names.extend(constants("frontend/src/tool_client/mod.rs"));
+    names.extend(constants("web/src/mcp.rs"));
+    names.extend(
+        quoted("crates/doors/src/mcp/session_tools.rs")
+            .into_iter()
+            .filter(|name| name.starts_with("session_") && name != "session_id" && !name.contains(' ')),
+    );
+    for name in names {
+        assert!(page.contains(&format!("`{name}`")), "docs/protocols/mcp.md does not mention {name}");
     }
 }
 

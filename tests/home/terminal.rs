@@ -22,6 +22,8 @@ pub(crate) struct Terminal {
     process: Process,
     reports: mpsc::Receiver<ProcessReport>,
     pub(crate) shown: String,
+    /// The same, as it came: for a terminal emulator.
+    pub(crate) bytes: Vec<u8>,
     /// The end of the last text that a test waited for, as an offset in `shown`.
     mark: usize,
 }
@@ -53,7 +55,7 @@ impl Terminal {
         };
         let (sender, reports) = mpsc::channel(4);
         let process = spawn(&start, ProcessNumber(0), sender).unwrap();
-        Self { process, reports, shown: String::new(), mark: 0 }
+        Self { process, reports, shown: String::new(), bytes: Vec::new(), mark: 0 }
     }
 
     pub(crate) fn type_keys(&self, keys: &str) {
@@ -95,8 +97,11 @@ impl Terminal {
         let report = tokio::time::timeout(TIMEOUT, self.reports.recv()).await;
         let report = report.unwrap_or_else(|_| panic!("timeout; shown so far: {:?}", self.shown));
         match report.unwrap().event {
-            ChildEvent::Output { bytes, .. } => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
-            ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+            ChildEvent::Output { bytes, .. } => {
+                self.shown.push_str(&String::from_utf8_lossy(&bytes));
+                self.bytes.extend_from_slice(&bytes);
+            }
+            ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) | ChildEvent::LeaderExited(_) => {}
             ChildEvent::Exited(ending) => return Some(ending),
         }
         None

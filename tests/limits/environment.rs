@@ -50,14 +50,15 @@ async fn run_out_of_descriptors(limit: usize, tty: bool) {
         let reply = server.start_process("more", "exec sleep 300", tty).await;
         assert_eq!(reply["error"]["code"], -32603, "{reply}");
     }
-    assert_eq!(descriptors_of(server.pid()), descriptors, "a refused start leaves nothing open");
-    assert_eq!(children_of(server.pid()).len(), running, "a refused start leaves no process");
+    // The count before may include a descriptor that the server had open for a moment only, so fewer are no fault.
+    let pid = server.pid();
+    wait_until("a refused start leaves nothing open", || descriptors_of(pid) <= descriptors).await;
+    wait_until("a refused start leaves no process", || children_of(pid).len() == running).await;
 
     for name in 0..running {
         assert_eq!(server.terminate(&name.to_string()).await["result"], json!({"running": true}));
         assert_eq!(server.output_of(&name.to_string()).await.exit_code, 137);
     }
-    let pid = server.pid();
     wait_until("the descriptors are closed", || descriptors_of(pid) < descriptors).await;
     server.start_process("again", "echo hello", tty).await;
     assert_eq!(server.output_of("again").await.exit_code, 0);

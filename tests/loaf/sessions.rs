@@ -168,9 +168,6 @@ async fn an_interrupted_command_shows_the_output_that_it_had() {
         }
     })
     .await;
-    let say = json!({"session_id": session, "raw_command": "/say now"});
-    let busy = server.call_error("command.execute", say).await;
-    assert_eq!(busy["data"]["reason"], "session_busy");
     server.call("session.interrupt", json!({"session_id": session})).await;
     let completed = server.event("session.tool.call.completed").await;
     let executed = &completed["data"]["executed"];
@@ -181,6 +178,19 @@ async fn an_interrupted_command_shows_the_output_that_it_had() {
     );
     assert_eq!(executed["result"]["stdout"], "half\n", "{executed}");
     assert_eq!(executed["error"], "process aborted (no exit code)");
+}
+
+#[tokio::test]
+async fn a_command_for_the_agent_is_refused_while_a_turn_is_running() {
+    let home = Home::new();
+    let mut server = home.server().await;
+    let session = server.session().await;
+    server.send(&session, "/wait 600").await;
+    let say = json!({"session_id": session, "raw_command": "/say now"});
+    let busy = server.call_error("command.execute", say).await;
+    assert_eq!(busy["data"]["reason"], "session_busy");
+    server.call("session.interrupt", json!({"session_id": session})).await;
+    server.event("session.interrupted").await;
 }
 
 #[tokio::test]

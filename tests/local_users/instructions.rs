@@ -21,7 +21,8 @@ fn model_request(folder: impl FnOnce(&Path) -> PathBuf) -> Option<String> {
     let settings = format!(
         "[agents.main]\nkind = \"model\"\nmodel = \"mock\"\n\
          [models.mock]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"http://{provider}/v1\"\n\
-         api_key_env = \"SOME_API_KEY\"\n"
+         api_key_env = \"SOME_API_KEY\"\n\
+         [policy]\nallow = [{{ tool = \"trust_project\" }}]\n"
     );
     let installation = Installation::new(&settings)?;
     // Like /tmp: everyone can create files, but not remove those of others.

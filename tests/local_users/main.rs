@@ -8,6 +8,7 @@ mod closed_sockets;
 mod connection_limits;
 mod containers;
 mod cookies;
+mod exec;
 mod files;
 mod http;
 mod instructions;

@@ -77,6 +77,7 @@ pub(crate) struct Server {
     pub(crate) http: SocketAddr,
     pub(crate) bridge: SocketAddr,
     pub(crate) repl: SocketAddr,
+    pub(crate) exec: SocketAddr,
 }
 
 impl Server {
@@ -90,8 +91,9 @@ impl Server {
         let installation = Installation::new(settings)?;
         let home = installation.home.clone();
         let any_port = SocketAddr::new(ip, 0).to_string();
-        let mut child =
-            installation.serve(&["--listen", &any_port, "--supex", &any_port, "--supex-repl", &any_port]);
+        let doors = ["--listen", "--supex", "--supex-repl", "--exec"];
+        let args: Vec<&str> = doors.into_iter().flat_map(|door| [door, &any_port]).collect();
+        let mut child = installation.serve(&args);
         let mut stderr = child.stderr.take().unwrap();
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
         let served = wait_for("the server", || {
@@ -101,7 +103,8 @@ impl Server {
         });
         let address = |door: &str| served[door].as_str().unwrap().parse().unwrap();
         let (http, bridge, repl) = (address("http"), address("supex"), address("supex_repl"));
-        Some(Self { child, installation, home, http, bridge, repl })
+        let exec = address("exec");
+        Some(Self { child, installation, home, http, bridge, repl, exec })
     }
 
     /// Runs `parlor` as `user` on this server's state folder.

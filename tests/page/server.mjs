@@ -113,7 +113,8 @@ export class Server {
 
   async stop() {
     if (this.#child?.exitCode === null && this.#child.signalCode === null) await this.kill();
-    rmSync(this.folder, { recursive: true, force: true });
+    // A process that the test has started besides the server may still be ending, and write its last file.
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 
   /** Starts a subcommand of parlor with the same home. */

@@ -32,13 +32,13 @@ pub(crate) struct TerminalChat {
 
 impl TerminalChat {
     pub(crate) async fn start(home: &Home) -> Self {
-        let mut terminal = Terminal::start(home, &["chat"], &[]);
+        let mut terminal = Terminal::start(home, &["chat", "--plain"], &[]);
         terminal.wait_for_prompt().await;
         Self { terminal, is_waiting: false }
     }
 
     pub(crate) async fn join(home: &Home, session: &str) -> Self {
-        let mut terminal = Terminal::start(home, &["chat", "--session", session], &[]);
+        let mut terminal = Terminal::start(home, &["chat", "--plain", "--session", session], &[]);
         terminal.wait_for_prompt().await;
         Self { terminal, is_waiting: false }
     }

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use crate::acp::Acp;
 use crate::chat::{TerminalChat, WatchingChat};
 use crate::frames::Frames;
 use crate::home::Home;
@@ -12,6 +13,7 @@ use crate::synaps::Synaps;
 /// The doors through which a session is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
+    Acp,
     Chat,
     Loaf,
     Synaps,
@@ -52,6 +54,7 @@ pub(crate) trait Client: Send {
 /// Begins a session with an answered message. Returns the client and the id of the session.
 pub(crate) async fn begin(door: Door, home: &Home) -> (Box<dyn Client>, String) {
     let mut client: Box<dyn Client> = match door {
+        Door::Acp => Box::new(Acp::start(home).await),
         Door::Chat => Box::new(TerminalChat::start(home).await),
         Door::Loaf => Box::new(Loaf::start(home).await),
         Door::Synaps => Box::new(Synaps::start(home, &[]).await),
@@ -66,6 +69,7 @@ pub(crate) async fn begin(door: Door, home: &Home) -> (Box<dyn Client>, String) 
 /// Joins a session that another process has open.
 pub(crate) async fn join(door: Door, home: &Home, session: &str) -> Box<dyn Client> {
     match door {
+        Door::Acp => Box::new(Acp::join(home, session).await),
         Door::Chat => Box::new(WatchingChat::start(home, session).await),
         Door::Loaf => Box::new(Loaf::join(home, session).await),
         Door::Synaps => Box::new(Synaps::start(home, &["--continue", session]).await),

@@ -9,6 +9,7 @@ use crate::supr::{Socket, serve};
 /// The name of a door in the log.
 fn name(door: Door) -> &'static str {
     match door {
+        Door::Acp => "acp",
         Door::Chat => "chat",
         Door::Loaf => "loaf",
         Door::Synaps => "synaps",
@@ -120,6 +121,11 @@ async fn a_terminal_joins_in_the_middle_of_a_run() {
 }
 
 #[tokio::test]
+async fn acp_joins_in_the_middle_of_a_run() {
+    join_in_the_middle(Door::Acp).await;
+}
+
+#[tokio::test]
 async fn chat_joins_in_the_middle_of_a_run() {
     join_in_the_middle(Door::Chat).await;
 }
@@ -149,6 +155,14 @@ macro_rules! pairs {
 }
 
 pairs! {
+    acp_joins_a_session_of_chat: Chat, Acp;
+    acp_joins_a_session_of_loaf: Loaf, Acp;
+    acp_joins_a_session_of_synaps: Synaps, Acp;
+    acp_joins_a_session_of_supr: Supr, Acp;
+    chat_joins_a_session_of_acp: Acp, Chat;
+    loaf_joins_a_session_of_acp: Acp, Loaf;
+    synaps_joins_a_session_of_acp: Acp, Synaps;
+    supr_joins_a_session_of_acp: Acp, Supr;
     loaf_joins_a_session_of_chat: Chat, Loaf;
     synaps_joins_a_session_of_chat: Chat, Synaps;
     supr_joins_a_session_of_chat: Chat, Supr;

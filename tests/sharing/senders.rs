@@ -11,6 +11,7 @@ async fn run_started_names_the_door_and_the_client() {
     let home = Home::new();
     let (mut supr, session) = begin(Door::Supr, &home).await;
     for (door, by) in [
+        (Door::Acp, json!({"door": "acp", "client": crate::acp::CLIENT_NAME})),
         (Door::Loaf, json!({"door": "loaf", "client": CLIENT_NAME})),
         (Door::Synaps, json!({"door": "synaps"})),
         (Door::Chat, json!({"door": "chat"})),

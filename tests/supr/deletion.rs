@@ -40,7 +40,15 @@ async fn fill_sessions(server: &Server) {
     }
     let title = json!({"title": format!("called {MARKER}")});
     assert_eq!(send_request(server, Method::PATCH, "/api/sessions/a", title).await.0, StatusCode::OK);
+    keep_snapshot(&server.home);
     assert!(files_with_marker(&server.home).len() >= 2, "the database and a stored file contain the marker");
+}
+
+/// Adds a snapshot with the marker, as a server does after many events.
+fn keep_snapshot(home: &Path) {
+    let sql = "INSERT INTO snapshots SELECT key, head, 'event', 1, ?1 FROM sessions WHERE id = 'a'";
+    let added = Connection::open(home.join("parlor.db")).unwrap().execute(sql, [MARKER.repeat(5000)]);
+    assert_eq!(added, Ok(1));
 }
 
 /// Moves all events from `fresh` to `events`, as a server does after many of them.

@@ -287,6 +287,7 @@ async fn a_client_of_the_link_codex_exec_server_can_be_watched_too() {
 async fn a_start_of_the_server_removes_the_sockets_of_killed_ones() {
     let mut server = Server::start();
     let folder = server.home.join("run");
+    std::fs::create_dir_all(&folder).unwrap();
     let (stale, living) = (folder.join("1.sock"), folder.join("2.sock"));
     drop(UnixListener::bind(&stale).unwrap());
     let _listener = UnixListener::bind(&living).unwrap();

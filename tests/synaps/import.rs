@@ -16,7 +16,7 @@ const ID: &str = "20260301-101502-9c1e";
 const LARGE_HISTORY_MIB: usize = 48;
 
 /// How much memory a child may use that does not read this history as a whole.
-const MAX_MEMORY_KIB: u64 = 96 << 10;
+const MAX_MEMORY_KIB: u64 = 72 << 10;
 
 /// A session file as `synaps` 0.11.1 writes it.
 fn saved_session(id: &str) -> Value {

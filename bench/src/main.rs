@@ -6,12 +6,15 @@
 
 mod exec;
 mod exec_server;
+mod growth;
 mod loaf;
 mod log;
 mod models;
+mod postgres;
 mod process_status;
 mod report;
 mod round_trips;
+mod sandbox;
 mod sessions;
 mod sharing;
 mod stats;
@@ -47,8 +50,17 @@ const MODELS: &str = "models";
 /// With this argument, the program measures only sessions and their log, which need no peer.
 const LOG: &str = "log";
 
+/// With this argument, the program measures only the opening of long sessions, which needs no peer.
+const GROWTH: &str = "growth";
+
+/// With this argument, the program measures only the log in PostgreSQL, which needs the server.
+const POSTGRES: &str = "postgres";
+
 /// With this argument, the program measures only shared sessions, which need no peer.
 const SHARING: &str = "sharing";
+
+/// With this argument, the program measures only the start of processes in a sandbox. The paths of parlor and codex are optional.
+const SANDBOX: &str = "sandbox";
 
 /// With this argument, the program measures only the synaps door, which needs its peer.
 const SYNAPS: &str = "synaps";
@@ -69,6 +81,14 @@ fn main() -> anyhow::Result<()> {
         (Some(sharing::ECHO), Some(path), None, None) => sharing::echo(Path::new(&path)),
         (Some(SHARING), Some(parlor), None, None) => {
             print(&sharing::table(&sharing::measure(&absolute(&parlor)?)?));
+            Ok(())
+        }
+        (Some(SANDBOX), None, None, None) => {
+            print(&sandbox::table(&sandbox::measure(Path::new(DATABASE_FOLDER))?));
+            Ok(())
+        }
+        (Some(SANDBOX), Some(parlor), Some(codex), None) => {
+            print(&sandbox_tables(&absolute(&parlor)?, &absolute(&codex)?)?);
             Ok(())
         }
         (Some(SYNAPS), Some(parlor), Some(synaps), None) => {
@@ -103,26 +123,46 @@ fn main() -> anyhow::Result<()> {
             print(&session_tables(&absolute(&parlor)?)?);
             Ok(())
         }
+        (Some(GROWTH), None, None, None) => {
+            print(&growth::table(&growth::measure(Path::new(DATABASE_FOLDER))?));
+            Ok(())
+        }
+        (Some(POSTGRES), None, None, None) => {
+            print(&postgres::table(&postgres::measure(Path::new(DATABASE_FOLDER))?));
+            Ok(())
+        }
         (Some(parlor), Some(codex), Some(synaps), Some(results)) => {
             let parlor = absolute(parlor)?;
             let synaps = synaps::measure(&parlor, &absolute(&synaps)?)?;
-            let exec = exec_table(parlor.clone(), absolute(&codex)?)?;
+            let codex = absolute(&codex)?;
+            let exec = exec_table(parlor.clone(), codex.clone())?;
+            let sandbox = sandbox_tables(&parlor, &codex)?;
             let supex = supex::table(&supex::measure(&parlor)?);
             let supr = supr::table(&supr::measure(&parlor)?);
             let loaf = loaf::table(&loaf::measure(&parlor)?);
             let models = models::table(&models::measure(&parlor)?);
             let sessions = session_tables(&parlor)?;
+            let postgres = postgres::table(&postgres::measure(Path::new(DATABASE_FOLDER))?);
             let sharing = sharing::table(&sharing::measure(&parlor)?);
             let synaps = synaps::table(&synaps);
-            let tables =
-                format!("{exec}\n{sessions}\n{sharing}\n{synaps}\n{supex}\n{supr}\n{loaf}\n{models}");
+            let tables = format!(
+                "{exec}\n{sandbox}\n{sessions}\n{postgres}\n{sharing}\n{synaps}\n{supex}\n{supr}\n{loaf}\n{models}"
+            );
             print_and_save(&tables, &PathBuf::from(results))
         }
         _ => bail!(
             "usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|loaf|models|sharing|supex|supr PARLOR, \
-             or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec PARLOR CODEX"
+             or parlor-bench growth|postgres, or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec PARLOR CODEX, or parlor-bench sandbox [PARLOR CODEX]"
         ),
     }
+}
+
+/// The cost of a sandbox, and of the programs that run a command in one.
+fn sandbox_tables(parlor: &Path, codex: &Path) -> anyhow::Result<String> {
+    let folder = Path::new(DATABASE_FOLDER);
+    let own = sandbox::table(&sandbox::measure(folder)?);
+    let programs = sandbox::program_table(&sandbox::measure_programs(parlor, codex, folder)?);
+    Ok(format!("{own}\n{programs}"))
 }
 
 /// The table of the exec door.
@@ -137,7 +177,8 @@ fn exec_table(parlor: PathBuf, codex: PathBuf) -> anyhow::Result<String> {
 fn session_tables(parlor: &Path) -> anyhow::Result<String> {
     let folder = Path::new(DATABASE_FOLDER);
     let (log, costs) = (log::measure(folder)?, sessions::measure(parlor, IDLE, folder)?);
-    Ok(format!("{}\n{}", log::table(&log), sessions::table(&costs)))
+    let growth = growth::table(&growth::measure(folder)?);
+    Ok(format!("{}\n{}\n{growth}", log::table(&log), sessions::table(&costs)))
 }
 
 fn absolute(path: &str) -> anyhow::Result<PathBuf> {

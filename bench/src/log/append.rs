@@ -43,9 +43,9 @@ pub(crate) struct Appends {
 pub(super) fn measure(folder: &Path) -> anyhow::Result<Appends> {
     let home = folder.join("append");
     let runtime = runtime()?;
-    let log = Arc::new(SqliteLog::open(&home, Arc::new(SystemClock))?);
+    let log: Arc<dyn EventLog> = Arc::new(SqliteLog::open(&home, Arc::new(SystemClock))?);
     let most = APPENDERS.into_iter().max().unwrap_or(1);
-    let mut sessions = runtime.block_on(open(&log, most))?;
+    let mut sessions = runtime.block_on(open_sessions(&*log, most))?;
     let rows = bare_sqlite::stored(&home.join("parlor.db"), ROWS)?;
     let connection = bare_sqlite::open(&folder.join("bare.db"))?;
     let mut file = File::create(folder.join("flushed"))?;
@@ -58,7 +58,7 @@ pub(super) fn measure(folder: &Path) -> anyhow::Result<Appends> {
         for ((appenders, events), rates) in APPENDERS.into_iter().zip(EVENTS).zip(&mut parlor) {
             let total = appenders * usize::try_from(events)?;
             let new: Arc<[NewEntry]> = (0..events).map(answer).collect();
-            let appending = append(&log, &mut sessions, appenders, new);
+            let appending = append_events(&log, &mut sessions, appenders, new);
             rates.push(rate(total, || runtime.block_on(appending))?);
         }
     }
@@ -69,27 +69,27 @@ pub(super) fn measure(folder: &Path) -> anyhow::Result<Appends> {
 }
 
 /// An open session and its last sequence number.
-struct Session {
+pub(crate) struct AppendingSession {
     lease: Lease,
     head: Seq,
 }
 
 /// Opens sessions, each with [`ROWS`] events. Bare SQLite and the file get copies of these rows.
-async fn open(log: &SqliteLog, count: usize) -> anyhow::Result<Vec<Session>> {
+pub(crate) async fn open_sessions(log: &dyn EventLog, count: usize) -> anyhow::Result<Vec<AppendingSession>> {
     let mut sessions = Vec::new();
     for number in 0..count {
         let lease = log.acquire(&SessionId::parse(&format!("session {number}"))?).await?;
         let new: Vec<_> = (0..ROWS as u64).map(answer).collect();
         let head = log.append(&lease, Seq::START, &new).await?;
-        sessions.push(Session { lease, head });
+        sessions.push(AppendingSession { lease, head });
     }
     Ok(sessions)
 }
 
 /// Appends events as the engine's actors do: each session is a task that waits for one append before the next.
-async fn append(
-    log: &Arc<SqliteLog>,
-    sessions: &mut Vec<Session>,
+pub(crate) async fn append_events(
+    log: &Arc<dyn EventLog>,
+    sessions: &mut Vec<AppendingSession>,
     count: usize,
     new: Arc<[NewEntry]>,
 ) -> anyhow::Result<()> {

@@ -5,11 +5,11 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 
 /// A row of the log's table of events.
-pub(super) struct Row {
-    pub(super) id: String,
-    pub(super) at: i64,
-    pub(super) version: i64,
-    pub(super) body: String,
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) at: i64,
+    pub(crate) version: i64,
+    pub(crate) body: String,
 }
 
 /// Opens a database with the log's settings and a table with the log's columns.
@@ -34,7 +34,7 @@ pub(super) fn write(connection: &Connection, first: i64, rows: &[Row]) -> anyhow
 }
 
 /// The first `limit` rows in the log's database.
-pub(super) fn stored(database: &Path, limit: usize) -> anyhow::Result<Vec<Row>> {
+pub(crate) fn stored(database: &Path, limit: usize) -> anyhow::Result<Vec<Row>> {
     let connection = Connection::open(database)?;
     let mut select =
         connection.prepare("SELECT id, at, version, body FROM events ORDER BY place LIMIT ?1")?;

@@ -14,7 +14,10 @@ use parlor_vocab::{
     EventId, MessageEvent, MessageId, NewEntry, RunEvent, RunId, SessionEvent, Timestamp, UniqueNumber,
 };
 
-use append::{APPENDERS, Appends};
+pub(crate) use append::{APPENDERS, append_events, open_sessions};
+pub(crate) use bare_sqlite::{Row, stored};
+
+use append::Appends;
 use replay::{EVENTS, Replay};
 
 use crate::stats::{Spread, verdict};
@@ -89,7 +92,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 /// The event of an agent's answer with a few lines. Eight of them make a run.
-fn answer(number: u64) -> NewEntry {
+pub(crate) fn answer(number: u64) -> NewEntry {
     let unique = |number: u64| UniqueNumber(0x0190_0000_0000_7000_8000_0000_0000_0000 + u128::from(number));
     let text = "The build is green again: the test waited for a port that another one had taken. "
         .repeat(usize::try_from(number % 4).unwrap_or(0) + 1);

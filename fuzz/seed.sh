@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 FIRST=374708ff-f771-4dd5-979e-c875d56cd228
 SECOND=7c3ccd10-bb7e-437b-86d3-7926ae627426
 # Each target, and the door whose transcripts are its seeds.
-for pair in exec:exec lines:exec synaps:synaps supex:supex supr:supr loaf:loaf peer:peer; do
+for pair in exec:exec lines:exec synaps:synaps supex:supex supr:supr loaf:loaf peer:peer acp:acp mcp:mcp; do
     target=${pair%:*}
     mkdir -p "corpus/$target"
     for transcript in ../tests/transcripts/"${pair#*:}"/*.txt; do

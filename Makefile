@@ -2,11 +2,11 @@
 
 PROFILE_DIR := target/release
 FUZZ_SECONDS ?= 15
-FUZZ_TARGETS := lines exec synaps supex supr loaf peer
+FUZZ_TARGETS := lines exec synaps supex supr loaf peer acp mcp
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run page test setup check doc deny unit browser fuzz fuzz-provider soak peers mcp clients bench page-bench screens
+.PHONY: help run cluster page test setup check doc deny unit browser fuzz fuzz-provider soak peers mcp clients bench page-bench screens picture dist dist-test release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -15,6 +15,10 @@ run: page ## build parlor and start parlor serve: chat on http://127.0.0.1:18790
 	@test -x target/quick/parlor || echo "parlor: building it, which takes some minutes the first time"
 	@if [ -t 2 ]; then cargo build --profile quick -p parlor; else cargo build --profile quick --quiet -p parlor; fi
 	@target/quick/parlor serve
+
+cluster: page ## start a PostgreSQL and three nodes that share it, on loopback and in a temporary folder, until Ctrl-C
+	@if [ -t 2 ]; then cargo build --profile quick -p parlor; else cargo build --profile quick --quiet -p parlor; fi
+	@scripts/cluster.sh target/quick/parlor
 
 page: ## build the page, web/dist, which is a part of the program (needs npm)
 	@scripts/build-page.sh
@@ -55,17 +59,19 @@ fuzz-provider: ## fuzz the readers of models' answers for FUZZ_SECONDS (15); bui
 	$(FUZZ) run --fuzz-dir fuzz/provider answers -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1
 
 soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, hundreds of kills of a busy engine and a busy Ruby
-	PARLOR_SOAK=1 cargo test --release -p parlor --test limits --test synaps --test supex --test loaf --test supr --test sharing -- --nocapture
+	PARLOR_SOAK=1 cargo test --release -p parlor --test limits --test synaps --test supex --test loaf --test supr --test sharing --test cluster -- --nocapture
 	PARLOR_SOAK=1 cargo test --release -p parlor-log --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-engine --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-ruby --test storm
 
-peers: ## install published programs (long, once) and test parlor with them: synaps and its tests, codex, the MCP package
+peers: ## install published programs (long, once) and test parlor with them: synaps and its tests, codex, the MCP package, clients of ACP
 	@scripts/peers.sh
 	cargo build --quiet -p parlor
 	cargo test -p parlor --test peers -- --include-ignored --nocapture
 	@tests/peers/rpc_e2e.sh target/debug/parlor
 	@tests/supex/mcp/run.sh target/debug/parlor
+	@tests/peers/acp/run.sh target/debug/parlor
+	@tests/mcp/peers/run.sh target/debug/parlor
 
 mcp: ## drive the supex door through the MCP package of PyPI (installs it, once)
 	cargo build --quiet -p parlor
@@ -87,3 +93,16 @@ page-bench: page ## frame times while 10,000 messages are scrolled through
 screens: page ## a picture of every screen of the page, in target/screens
 	cargo build --quiet -p parlor
 	cd tests/page && PARLOR_BINARY="$(CURDIR)/target/debug/parlor" node screens.mjs "$(CURDIR)/target/screens"
+
+picture: ## the picture of a terminal in the README, docs/pictures/terminal.svg, from the program itself
+	cargo build --quiet -p parlor
+	@scripts/picture.py target/debug/parlor docs/pictures/terminal.svg
+
+dist: ## everything that is shipped, in target/dist/packages: a static program, an archive, packages for Debian, npm and pip, an SBOM
+	@scripts/dist.sh
+
+dist-test: ## try the packages in an empty root and in a fresh Debian (needs root)
+	@scripts/dist-test.sh
+
+release: ## check that the tree can be released, build and try the packages, tag the commit
+	@scripts/release.sh

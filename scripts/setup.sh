@@ -13,6 +13,10 @@ command -v npm >/dev/null || missing+=(nodejs npm)
 command -v dbus-daemon >/dev/null || missing+=(dbus)
 command -v gnome-keyring-daemon >/dev/null || missing+=(gnome-keyring)
 command -v openssl >/dev/null || missing+=(openssl)
+# The commands of the documentation use these.
+command -v curl >/dev/null || missing+=(curl)
+command -v jq >/dev/null || missing+=(jq)
+command -v nc >/dev/null || missing+=(netcat-openbsd)
 if [ ${#missing[@]} -gt 0 ]; then
   echo "setup: installing ${missing[*]}"
   root=()

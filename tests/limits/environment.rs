@@ -60,6 +60,7 @@ async fn run_out_of_descriptors(limit: usize, tty: bool) {
         assert_eq!(server.output_of(&name.to_string()).await.exit_code, 137);
     }
     wait_until("the descriptors are closed", || descriptors_of(pid) < descriptors).await;
-    server.start_process("again", "echo hello", tty).await;
+    let reply = server.start_process("again", "echo hello", tty).await;
+    assert_eq!(reply["result"]["running"], true, "{reply}");
     assert_eq!(server.output_of("again").await.exit_code, 0);
 }

@@ -16,6 +16,10 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
+/// Closes the descriptors that whoever runs the tests has left open: each would be one less for a server with few of them.
+const CLOSE_INHERITED: &str =
+    r#"for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ "$fd" -le 2 ] || eval "exec $fd>&-"; done"#;
+
 /// The output of `future`. Panics with `what` after [`TIMEOUT`].
 pub(crate) async fn within_timeout<T>(what: &str, future: impl Future<Output = T>) -> T {
     timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("timeout while waiting for: {what}"))
@@ -53,7 +57,7 @@ impl Server {
         // descriptors for a while.
         let home = tempfile::tempdir().expect("a folder");
         let mut child = Command::new("/bin/bash")
-            .args(["-c", &format!(r#"{setup}; exec "$0" stdio exec"#), PARLOR])
+            .args(["-c", &format!(r#"{CLOSE_INHERITED}; {setup}; exec "$0" stdio exec"#), PARLOR])
             // An existing state folder, so that the server shares its processes, which needs descriptors too.
             .env("PARLOR_HOME", home.path())
             // Without this the tests could not count its descriptors in `/proc`.

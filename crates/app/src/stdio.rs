@@ -49,7 +49,7 @@ pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<Exi
             let processes = SharedProcesses::new(home, Arc::new(SystemClock));
             let http = Arc::new(ExecutorHttp::new(allows_private_urls));
             let executor = Executor::new(processes).with_http(http);
-            parlor_process::unmap_startup_code();
+            parlor_process::unmap_code();
             parlor_transport::block_on(parlor_transport::serve_stdio(ExecMachine::default(), executor))?;
             Ok(ExitCode::SUCCESS)
         }

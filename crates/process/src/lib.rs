@@ -17,6 +17,7 @@ mod drain;
 mod error;
 mod executor;
 mod launch;
+mod mapped_code;
 mod oom;
 mod output_reader;
 mod process;
@@ -24,7 +25,6 @@ mod program;
 mod public_address;
 mod sandbox;
 mod session_groups;
-mod startup_code;
 mod stdin;
 mod supervise;
 mod tail;
@@ -49,6 +49,7 @@ pub use executor::{
     RETAINED_CHUNK_BYTES, RETAINED_CHUNKS, SESSION_KEEP_TIME, SessionExecutor, StopProcess, WALK_BYTES,
     WRITE_IDS, WorkObserver,
 };
+pub use mapped_code::unmap_code;
 pub use oom::{CHILD_OOM_SCORE, prepare_child_oom_score};
 pub use process::{
     Process, RetainedOutput, spawn, spawn_in, spawn_sequenced, spawn_sequenced_in, spawn_unconfined,
@@ -60,7 +61,6 @@ pub use sandbox::{
     ProxyDecision, ProxyRules, SANDBOX_END_WAIT, SANDBOX_TEMP_BYTES, Sandbox, SandboxNetwork, SandboxSupport,
     sandbox_support,
 };
-pub use startup_code::unmap_startup_code;
 pub use stdin::{WriteError, WriteId, WriteStatus};
 pub use tail::{MAX_RETAINED_RUNS, OutputChunk};
 pub use terminal::TerminalDimensions;

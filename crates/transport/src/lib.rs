@@ -36,6 +36,7 @@ mod peer;
 mod peer_user;
 #[cfg(feature = "network")]
 mod process_sharing;
+mod quiet;
 mod reply_memory;
 #[cfg(feature = "network")]
 mod shared_stream;

@@ -6,6 +6,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::thread;
 
 use parlor_doors::{BackendFor, Machine};
@@ -18,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::connection::{FLUSH_WAIT, INCOMING_CHUNKS, Incoming, serve};
 use crate::outgoing::{OutgoingReceiver, outgoing};
+use crate::quiet::{self, Activity};
 use crate::signals;
 
 /// The most bytes that one read of stdin takes.
@@ -51,9 +53,14 @@ where
     let incoming = Incoming { chunks, hung_up, refuses_foreign: false };
     let (sender, receiver) = outgoing();
     let (done, flushed) = oneshot::channel();
-    thread::Builder::new().name("stdin".to_owned()).spawn(move || read_input(&input, hang_up))?;
-    thread::Builder::new().name("stdout".to_owned()).spawn(move || write_output(receiver, done))?;
-    serve(machine, backend, incoming, sender, stop).await;
+    let activity = Arc::new(Activity::default());
+    let (reading, writing) = (Arc::clone(&activity), Arc::clone(&activity));
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || read_input(&input, hang_up, &reading))?;
+    thread::Builder::new().name("stdout".to_owned()).spawn(move || write_output(receiver, done, &writing))?;
+    tokio::select! {
+        _ = serve(machine, backend, incoming, sender, stop) => {}
+        never = quiet::watch(&activity, parlor_process::unmap_code) => match never {},
+    }
     // Give the writer time for the last frames, in case the peer still reads.
     let _ = timeout(FLUSH_WAIT, flushed).await;
     Ok(())
@@ -64,7 +71,7 @@ pub fn block_on<T>(future: impl Future<Output = io::Result<T>>) -> io::Result<T>
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }
 
-fn read_input(to: &mpsc::Sender<Vec<u8>>, hang_up: oneshot::Sender<()>) {
+fn read_input(to: &mpsc::Sender<Vec<u8>>, hang_up: oneshot::Sender<()>, activity: &Activity) {
     let stdin = io::stdin();
     let mut hang_up = Some(hang_up);
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
@@ -82,6 +89,7 @@ fn read_input(to: &mpsc::Sender<Vec<u8>>, hang_up: oneshot::Sender<()>) {
                 return;
             }
             Ok(count) => {
+                activity.mark();
                 let piece = buffer.get(..count).unwrap_or_default().to_vec();
                 if forward(to, piece, &mut hang_up).is_err() {
                     return;
@@ -135,7 +143,7 @@ fn forward(
     }
 }
 
-fn write_output(mut receiver: OutgoingReceiver, done: oneshot::Sender<()>) {
+fn write_output(mut receiver: OutgoingReceiver, done: oneshot::Sender<()>, activity: &Activity) {
     let mut is_enlarged = false;
     while let Some(first) = receiver.blocking_next() {
         let mut bytes = first.len();
@@ -156,6 +164,7 @@ fn write_output(mut receiver: OutgoingReceiver, done: oneshot::Sender<()>) {
         }
         drop(frames);
         receiver.written(bytes);
+        activity.mark();
     }
     // The send fails only if `serve_stdio` no longer waits.
     let _ = done.send(());

@@ -81,7 +81,7 @@ pub(crate) fn serve(options: &Options, environment: &Environment) -> anyhow::Res
         let backend = FrontendBackend::new(Arc::clone(&sessions), accounts, on_disconnect);
         let backend = backend.with_shutdown(shutdown);
         let hand_over = hand_over::on_exit(on_disconnect)?;
-        parlor_process::unmap_startup_code();
+        parlor_process::unmap_code();
         parlor_transport::serve_stdio(AcpMachine::new(params), backend).await?;
         hand_over(&sessions).await;
         Ok(ExitCode::SUCCESS)

@@ -70,7 +70,7 @@ pub(crate) fn serve(environment: &Environment) -> anyhow::Result<ExitCode> {
         let backend = FrontendBackend::new(Arc::clone(&sessions), accounts, on_disconnect);
         let backend = backend.with_shutdown(shutdown);
         let hand_over = hand_over::on_exit(on_disconnect)?;
-        parlor_process::unmap_startup_code();
+        parlor_process::unmap_code();
         parlor_transport::serve_stdio(LoafMachine::new(server), backend).await?;
         hand_over(&sessions).await;
         sessions.close_log().await;

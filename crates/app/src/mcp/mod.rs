@@ -62,7 +62,7 @@ pub(crate) fn serve(environment: &Environment) -> anyhow::Result<ExitCode> {
         };
         let backend = ToolClientBackend::new(Arc::clone(&sessions), Arc::clone(&client_tools), on_disconnect);
         let hand_over = hand_over::on_exit(on_disconnect)?;
-        parlor_process::unmap_startup_code();
+        parlor_process::unmap_code();
         serve_stdio(McpMachine::new(params), backend).await?;
         client_tools.close().await;
         hand_over(&sessions).await;

@@ -174,7 +174,7 @@ async fn serve_doors(
     if console.stdout_is_terminal {
         print_addresses(out, &addresses, web.as_ref(), config)?;
     }
-    parlor_process::unmap_startup_code();
+    parlor_process::unmap_code();
     let supervisor = Supervisor::new(environment.notify_socket.as_deref());
     supervisor.ready();
     let reloader = web.as_ref().map(web::WebDoor::reloader);

@@ -112,7 +112,7 @@ pub(crate) fn serve(options: Options, environment: &Environment) -> anyhow::Resu
         let on_disconnect = home.config().when_owner_leaves;
         let client = SessionClient::new(Arc::clone(&sessions), on_disconnect);
         let hand_over = hand_over::on_exit(on_disconnect)?;
-        parlor_process::unmap_startup_code();
+        parlor_process::unmap_code();
         parlor_transport::serve_stdio(SynapsMachine::new(child), client).await?;
         hand_over(&sessions).await;
         sessions.close_log().await;

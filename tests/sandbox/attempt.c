@@ -5,7 +5,10 @@
 #include <linux/io_uring.h>
 #include <linux/perf_event.h>
 #include <linux/sched.h>
+#include <linux/kcmp.h>
+#include <linux/openat2.h>
 #include <linux/userfaultfd.h>
+#include <mqueue.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,11 +16,17 @@
 #include <string.h>
 #include <sys/fanotify.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -62,9 +71,54 @@ static int fork_many(int wanted) {
     return count == wanted;
 }
 
+// Creates the file `suid` by one of the ways to set a mode, and tells whether it has the set-user-id bit.
+static int set_user_id(const char *way) {
+    const char *name = "suid";
+    unlink(name);
+    if (is(way, "open")) open(name, O_CREAT | O_RDWR, 04755);
+    if (is(way, "openat")) syscall(SYS_openat, AT_FDCWD, name, O_CREAT | O_RDWR, 04755);
+    if (is(way, "openat2")) {
+        struct open_how how = {.flags = O_CREAT | O_RDWR, .mode = 04755};
+        syscall(SYS_openat2, AT_FDCWD, name, &how, sizeof how);
+    }
+    if (is(way, "creat")) creat(name, 04755);
+    if (is(way, "mknod")) mknod(name, S_IFREG | 04755, 0);
+    if (is(way, "tmpfile")) {
+        int unnamed = open(".", O_TMPFILE | O_RDWR, 04755);
+        char path[64];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", unnamed);
+        if (unnamed >= 0) linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
+    }
+    int changed = -1;
+    if (strstr(way, "chmod")) changed = open(name, O_CREAT | O_RDWR, 0755);
+    if (is(way, "chmod")) chmod(name, 04755);
+    if (is(way, "fchmod")) fchmod(changed, 04755);
+    if (is(way, "fchmodat")) syscall(SYS_fchmodat, AT_FDCWD, name, 04755);
+    if (is(way, "fchmodat2")) syscall(452, AT_FDCWD, name, 04755, 0);
+    struct stat found = {0};
+    int yes = stat(name, &found) == 0 && (found.st_mode & S_ISUID);
+    unlink(name);
+    return yes;
+}
+
+// Objects of the System V and POSIX kinds for the attempts to find, until the standard input is closed.
+static int hold_ipc(int key, const char *name) {
+    int memory = shmget(key, 4096, IPC_CREAT | 0600), queue = msgget(key, IPC_CREAT | 0600),
+        semaphore = semget(key, 1, IPC_CREAT | 0600);
+    mqd_t posix = mq_open(name, O_CREAT | O_RDWR, 0600, 0);
+    printf(memory >= 0 && queue >= 0 && semaphore >= 0 && posix >= 0 ? "ready\n" : "failed\n");
+    fflush(stdout);
+    while (getchar() != EOF) {}
+    shmctl(memory, IPC_RMID, 0);
+    msgctl(queue, IPC_RMID, 0);
+    semctl(semaphore, 0, IPC_RMID);
+    mq_unlink(name);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "", *argument = argc > 2 ? argv[2] : "";
-    int pid = atoi(argument);
+    int pid = strtol(argument, 0, 0);
     if (is(what, "ptrace")) return escaped(ptrace(PTRACE_SEIZE, pid, 0, 0) == 0);
     if (is(what, "kill")) return escaped(kill(pid, 0) == 0);
     if (is(what, "process_vm_readv")) {
@@ -152,6 +206,59 @@ int main(int argc, char **argv) {
         int other = open(ptsname(terminal), O_RDWR);
         ioctl(other, TIOCSCTTY, 0);
         return escaped(ioctl(other, TIOCSTI, "x") == 0);
+    }
+    if (is(what, "set_user_id")) return escaped(set_user_id(argument));
+    if (is(what, "clone_parent")) {
+        // A child of the process that started the sandbox, which does not know of it.
+        int child = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+        if (child == 0) _exit(0);
+        return escaped(child > 0);
+    }
+    if (is(what, "hold_ipc")) return hold_ipc(pid, argv[3]);
+    if (is(what, "shared_memory")) return escaped(shmget(pid, 0, 0) >= 0);
+    if (is(what, "message_queue")) return escaped(msgget(pid, 0) >= 0);
+    if (is(what, "semaphore")) return escaped(semget(pid, 0, 0) >= 0);
+    if (is(what, "posix_queue")) return escaped(mq_open(argument, O_RDONLY) >= 0);
+    if (is(what, "owner_of_signals")) {
+        int ends[2];
+        return escaped(pipe(ends) == 0 && fcntl(ends[0], F_SETOWN, pid) == 0);
+    }
+    if (is(what, "limit")) {
+        struct rlimit limit;
+        return escaped(prlimit(pid, RLIMIT_NOFILE, 0, &limit) == 0);
+    }
+    if (is(what, "processors")) {
+        cpu_set_t set;
+        return escaped(sched_getaffinity(pid, sizeof set, &set) == 0 && sched_setaffinity(pid, sizeof set, &set) == 0);
+    }
+    if (is(what, "kcmp")) return escaped(syscall(SYS_kcmp, getpid(), pid, KCMP_FILE, 0, 0) >= 0);
+    if (is(what, "process_vm_writev")) {
+        char buffer[8];
+        struct iovec here = {buffer, sizeof buffer}, there = {(void *)8, 8};
+        return escaped(process_vm_writev(pid, &here, 1, &there, 1, 0) >= 0 || errno == EFAULT);
+    }
+    if (is(what, "unshare")) return escaped(unshare(pid) == 0);
+    if (is(what, "mount_setattr")) {
+        struct mount_attr attributes = {.attr_clr = MOUNT_ATTR_RDONLY};
+        return escaped(syscall(SYS_mount_setattr, AT_FDCWD, argument, 0, &attributes, sizeof attributes) == 0);
+    }
+    if (is(what, "open_tree")) return escaped(syscall(SYS_open_tree, AT_FDCWD, argument, OPEN_TREE_CLONE) >= 0);
+    if (is(what, "request_key")) {
+        return escaped(syscall(SYS_request_key, "user", "attempt", 0, -3) >= 0 || errno == ENOKEY);
+    }
+    if (is(what, "kernel_log")) {
+        char buffer[64];
+        return escaped(syscall(SYS_syslog, 3, buffer, sizeof buffer) >= 0);
+    }
+    if (is(what, "exchange")) {
+        // In one step, so that no name is ever missing; and back.
+        return escaped(renameat2(AT_FDCWD, argument, AT_FDCWD, argv[3], RENAME_EXCHANGE) == 0 &&
+                       renameat2(AT_FDCWD, argument, AT_FDCWD, argv[3], RENAME_EXCHANGE) == 0);
+    }
+    if (is(what, "dangling_terminal")) {
+        // The terminal of the user, if the program has one.
+        int terminal = open("/dev/tty", O_RDWR);
+        return escaped(terminal >= 0);
     }
     if (is(what, "no_new_privileges")) return escaped(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0);
     if (is(what, "memfd_exec")) {

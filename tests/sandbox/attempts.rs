@@ -108,6 +108,28 @@ pub(crate) const READS: &[Attempt] = &[
         "mknod disk b 254 0 && head -c 1 disk > /dev/null && echo ESCAPED; rm -f disk",
     )),
     not_in_full(prints("a descriptor that parlor inherited", "cat <&9 | grep -q hidden && echo ESCAPED")),
+    not_in_full(prints("any other descriptor", "ls /proc/$$/fd | grep -v '^[012]$' && echo ESCAPED")),
+    may_fail(prints(
+        "the memory of the kernel",
+        "head -c 1 /proc/kcore 2>/dev/null | grep -qc . && echo ESCAPED",
+    )),
+    may_fail(prints("the log of the kernel", "{attempt} kernel_log; head -c 1 /dev/kmsg && echo ESCAPED")),
+    may_fail(prints(
+        "devices beside those of every program",
+        "for d in kmsg mem kvm fuse net/tun uinput input/event0 loop-control mapper/control vhost-vsock; do [ -e /dev/$d ] && echo ESCAPED $d; done",
+    )),
+    prints(
+        "a copy of the home in an archive of the root",
+        "tar cf - -C /proc/self/root {home}/.aws 2>/dev/null | grep -aq 'hidden text' && echo ESCAPED",
+    ),
+    prints(
+        "a secret that is moved into the project",
+        "mv {home}/.netrc moved 2>/dev/null; grep -q hidden moved && echo ESCAPED; mv moved {home}/.netrc",
+    ),
+    prints(
+        "the secret behind a mount, by its inode",
+        "find {home} -inum $(stat -c %i {home}/.ssh/id 2>/dev/null || echo 0) 2>/dev/null | grep -q . && echo ESCAPED",
+    ),
 ];
 
 pub(crate) const WRITES: &[Attempt] = &[
@@ -175,6 +197,70 @@ for i in range(300):
     may_fail(prints("a bind mount", "mkdir -p b && mount --bind {home} b && echo ESCAPED; umount b")),
     may_fail(prints("the new calls to mount", "{attempt} fsopen")),
     may_fail(prints("another root folder", "{attempt} chroot")),
+    may_fail(prints("a writable mount instead of a read-only one", "{attempt} mount_setattr /")),
+    may_fail(prints("a copy of a mount", "{attempt} open_tree /")),
+    not_in_full(prints(
+        "any writable folder of the system",
+        "find / -maxdepth 2 -xdev -type d -writable 2>/dev/null | grep -v -e ^/proc -e ^/tmp -e ^/var/tmp -e ^/dev/shm && echo ESCAPED",
+    )),
+    not_in_full(prints(
+        "any writable file of the kernel",
+        "find /proc/sys /sys -maxdepth 4 -type f -writable 2>/dev/null | grep . && echo ESCAPED",
+    )),
+    not_in_full(prints(
+        "a format of programs that the kernel starts",
+        "(echo ':x:E::x::/bin/sh:' > /proc/sys/fs/binfmt_misc/register) 2>/dev/null && echo ESCAPED",
+    )),
+    not_in_full(prints(
+        "a later turn when memory is short",
+        "(echo -1000 > /proc/self/oom_score_adj) 2>/dev/null && echo ESCAPED",
+    )),
+    may_fail(prints(
+        "another cgroup",
+        "for f in $(find /sys/fs/cgroup -name cgroup.procs 2>/dev/null | head -3); do echo $$ > $f && echo ESCAPED; done",
+    )),
+    not_in_full(prints(
+        "a cgroup of its own",
+        "mkdir /sys/fs/cgroup/{mark} && echo ESCAPED; rmdir /sys/fs/cgroup/{mark}",
+    )),
+    prints(
+        "a file outside through the descriptor of a folder",
+        "python3 -c \"
+import os
+up = os.open('..', os.O_RDONLY); os.open('notes', os.O_WRONLY, dir_fd=up); print('ESCAPED')\"",
+    ),
+    creates(
+        "a folder that changes into a link between check and use",
+        "python3 -c \"
+import os, threading
+stop = []
+def swap():
+    while not stop:
+        try: os.mkdir('s'); os.rmdir('s'); os.symlink('{home}', 's'); os.unlink('s')
+        except OSError: pass
+swapper = threading.Thread(target=swap); swapper.start()
+for i in range(3000):
+    try: os.close(os.open('s/swapped', os.O_CREAT | os.O_WRONLY))
+    except OSError: pass
+stop.append(1); swapper.join()
+if os.path.islink('s'): os.unlink('s')
+os.symlink('{home}', 's'); open('s/swapped', 'w')\"; rm -f s",
+        "{home}/swapped",
+    ),
+    prints("set-user-id by chmod", "{attempt} set_user_id chmod"),
+    prints("set-user-id by fchmod", "{attempt} set_user_id fchmod"),
+    prints("set-user-id by fchmodat", "{attempt} set_user_id fchmodat"),
+    may_fail(prints("set-user-id by fchmodat2", "{attempt} set_user_id fchmodat2")),
+    prints("set-user-id by open", "{attempt} set_user_id open"),
+    prints("set-user-id by openat", "{attempt} set_user_id openat"),
+    prints("set-user-id by openat2", "{attempt} set_user_id openat2"),
+    prints("set-user-id by creat", "{attempt} set_user_id creat"),
+    prints("set-user-id by mknod", "{attempt} set_user_id mknod"),
+    may_fail(prints("set-user-id by a file without a name", "{attempt} set_user_id tmpfile")),
+    prints(
+        "a set-user-id shell for other users",
+        "cp /bin/sh s; chmod 4755 s; [ -u s ] && echo ESCAPED; rm -f s",
+    ),
 ];
 
 pub(crate) const PROCESSES: &[Attempt] = &[
@@ -194,13 +280,13 @@ pub(crate) const PROCESSES: &[Attempt] = &[
     may_fail(prints("the namespace of its first process", "{attempt} setns /proc/1/ns/mnt")),
     Attempt {
         name: "a daemon in a session of its own",
-        script: "setsid sh -c 'echo > up; exec sleep 86411.5' > /dev/null 2>&1 < /dev/null & while ! [ -e up ]; do :; done",
+        script: "setsid sh -c 'echo > /tmp/{mark}-up; exec sleep 86411.5' > /dev/null 2>&1 < /dev/null & while ! [ -e /tmp/{mark}-up ]; do :; done",
         proof: Proof::LeavesProcess("86411.5"),
         in_full: InFull::Succeeds,
     },
     Attempt {
         name: "a daemon that forks twice and ignores signals",
-        script: "(trap '' HUP TERM INT; setsid nohup sh -c '(echo > twice; exec sleep 86412.5) &' > /dev/null 2>&1 < /dev/null &) & while ! [ -e twice ]; do :; done",
+        script: "(trap '' HUP TERM INT; setsid nohup sh -c '(echo > /tmp/{mark}-twice; exec sleep 86412.5) &' > /dev/null 2>&1 < /dev/null &) & while ! [ -e /tmp/{mark}-twice ]; do :; done",
         proof: Proof::LeavesProcess("86412.5"),
         in_full: InFull::Succeeds,
     },
@@ -223,6 +309,24 @@ pub(crate) const PROCESSES: &[Attempt] = &[
         "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status && echo ESCAPED; grep -q 'CapBnd:.*[1-9a-f]' /proc/self/status && echo ESCAPED",
     )),
     may_fail(prints("keys typed into a terminal", "{attempt} tiocsti")),
+    not_in_full(prints("the terminal of the user", "{attempt} dangling_terminal")),
+    prints("a child of parlor's", "{attempt} clone_parent"),
+    prints("signals of input and output to another process", "{attempt} owner_of_signals {victim}"),
+    prints("the limits of another process", "{attempt} limit {victim}"),
+    prints("the processors of another process", "{attempt} processors {victim}"),
+    prints("the priority of another process", "renice -n 5 -p {victim} && echo ESCAPED"),
+    prints("what another process has open", "{attempt} kcmp {victim}"),
+    prints("a write to the memory of another process", "{attempt} process_vm_writev {victim}"),
+    prints("a signal by the tool", "kill -CONT {victim} && echo ESCAPED"),
+    not_in_full(prints(
+        "the memory of its first process, which has all rights in the namespaces",
+        "python3 -c \"open('/proc/1/mem','r+b'); print('ESCAPED')\"; {attempt} process_vm_writev 1; {attempt} ptrace 1",
+    )),
+    not_in_full(prints("the end of its first process", "kill -9 1; sleep 0; [ -d /proc/1 ] || echo ESCAPED")),
+    prints("shared memory of System V", "{attempt} shared_memory {key}"),
+    prints("a message queue of System V", "{attempt} message_queue {key}"),
+    prints("a semaphore of System V", "{attempt} semaphore {key}"),
+    prints("a message queue of POSIX", "{attempt} posix_queue /{mark}"),
     prints(
         "the number of other processes",
         "[ $(ls -d /proc/[0-9]* | wc -l) -gt 20 ] && echo ESCAPED; kill -0 {victim} 2>/dev/null && echo ESCAPED",
@@ -238,6 +342,14 @@ pub(crate) const KERNEL: &[Attempt] = &[
     may_fail(prints("a user namespace by the x32 call", "{attempt} x32_unshare")),
     may_fail(prints("a mount namespace", "{attempt} unshare_mount")),
     may_fail(prints("a network namespace", "{attempt} unshare_network")),
+    may_fail(prints("a process namespace", "{attempt} unshare 0x20000000")),
+    may_fail(prints("an IPC namespace", "{attempt} unshare 0x08000000")),
+    may_fail(prints("a host name of its own", "{attempt} unshare 0x04000000")),
+    may_fail(prints("a cgroup namespace", "{attempt} unshare 0x02000000")),
+    may_fail(prints("a time namespace", "{attempt} unshare 0x00000080")),
+    not_in_full(prints("another host name", "hostname {mark} && echo ESCAPED")),
+    not_in_full(prints("another time", "date -s @1 && echo ESCAPED")),
+    may_fail(prints("a key of somebody else", "{attempt} request_key")),
     may_fail(prints("the keyring", "{attempt} keyctl")),
     may_fail(prints("a new key", "{attempt} add_key")),
     may_fail(prints("bpf", "{attempt} bpf")),
@@ -269,6 +381,12 @@ print(s.recv(1) == b'y' and 'ESCAPED')\"",
     ),
     may_fail(prints("an interface other than loopback", "grep -v -e lo: -e '|' /proc/net/dev | grep -q : && echo ESCAPED")),
     may_fail(prints("a name server", "python3 -c \"import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('192.0.2.1', 53)); print('ESCAPED')\"")),
+    not_in_full(prints("the address of a cloud's metadata", "python3 -c \"import socket; socket.create_connection(('169.254.169.254', 80), 2); print('ESCAPED')\"")),
+    not_in_full(prints("a name by the C library", "getent hosts example.com && echo ESCAPED")),
+    not_in_full(prints("a broadcast", "python3 -c \"import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1); s.sendto(b'x', ('255.255.255.255', 9)); print('ESCAPED')\"")),
+    may_fail(prints("the bus of the user's session", "[ -S \"${DBUS_SESSION_BUS_ADDRESS#unix:path=}\" ] && echo ESCAPED; ls /run/user/*/bus 2>/dev/null && echo ESCAPED")),
+    may_fail(prints("a netlink socket for the audit", "{attempt} socket 16 3 9")),
+    may_fail(prints("a netlink socket for the sockets of others", "{attempt} socket 16 3 4")),
     may_fail(prints("a socket to the hypervisor", "{attempt} socket 40 1 0")),
     may_fail(prints("a raw socket", "{attempt} socket 17 3 768")),
     may_fail(prints("a socket of the kernel's ciphers", "{attempt} socket 38 5 0")),
@@ -290,6 +408,23 @@ pub(crate) const REPOSITORY: &[Attempt] = &[
     prints("another file in place of the settings", "cp .git/config c && mv c .git/config && echo ESCAPED"),
     prints("no settings", "cp .git/config c && rm .git/config && echo ESCAPED; cp c .git/config"),
     prints("a hard link to the settings", "ln .git/config l && echo ESCAPED; rm -f l"),
+    prints("hooks exchanged in one step", "mkdir -p evil && {attempt} exchange .git/hooks evil; rmdir evil"),
+    prints("settings exchanged in one step", "echo > e; {attempt} exchange .git/config e; rm -f e"),
+    prints("a repository exchanged in one step", "mkdir -p evil && {attempt} exchange .git evil; rmdir evil"),
+    prints(
+        "a hook through the root of its own process",
+        "echo x > /proc/self/root{project}/.git/hooks/x && echo ESCAPED",
+    ),
+    prints("hooks by a link", "ln -sfn .git/hooks h; echo x > h/pre-push && echo ESCAPED; rm -f h"),
+    prints("the mode of the settings", "chmod 666 .git/config && echo ESCAPED"),
+    prints(
+        "a longer file of settings",
+        "truncate -s +1 .git/config && echo ESCAPED; truncate -s -1 .git/config",
+    ),
+    prints(
+        "settings by the lock of git",
+        "git config --replace-all core.pager evil && echo ESCAPED; git config --unset core.pager",
+    ),
     creates("a moved repository", "mv .git elsewhere && cp -r elsewhere .git", "{project}/elsewhere"),
     creates("moved hooks", "mv .git/hooks .git/h2 && mkdir .git/hooks", "{project}/.git/h2"),
     creates(

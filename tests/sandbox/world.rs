@@ -38,6 +38,7 @@ pub(crate) const SECRETS: [&str; 17] = [
 pub(crate) struct World {
     folder: tempfile::TempDir,
     victim: Child,
+    ipc: Child,
     mark: String,
     port: u16,
     udp_port: u16,
@@ -83,7 +84,8 @@ impl World {
             .stdin(fs::File::open(home.join(".ssh/id")).unwrap())
             .spawn()
             .unwrap();
-        Self { folder, victim, mark, port, udp_port, in_tmp, _listeners: (listeners, datagrams, tcp) }
+        let ipc = hold_ipc(victim.id(), &mark);
+        Self { folder, victim, ipc, mark, port, udp_port, in_tmp, _listeners: (listeners, datagrams, tcp) }
     }
 
     pub(crate) fn home(&self) -> PathBuf {
@@ -105,6 +107,7 @@ impl World {
             ("{victim}", self.victim.id().to_string()),
             ("{parent}", std::process::id().to_string()),
             ("{mark}", self.mark.clone()),
+            ("{key}", self.victim.id().to_string()),
             ("{port}", self.port.to_string()),
             ("{udp_port}", self.udp_port.to_string()),
         ];
@@ -140,6 +143,9 @@ impl Drop for World {
     fn drop(&mut self) {
         let _ = self.victim.kill();
         let _ = self.victim.wait();
+        // It removes its objects when its input ends.
+        drop(self.ipc.stdin.take());
+        let _ = self.ipc.wait();
         let _ = fs::remove_file(&self.in_tmp);
     }
 }
@@ -161,6 +167,20 @@ fn answer(socket: &UdpSocket) {
     while let Ok((_, from)) = socket.recv_from(&mut buffer) {
         let _ = socket.send_to(b"y", from);
     }
+}
+
+/// Starts a process that holds shared memory, queues and semaphores of this key and name.
+fn hold_ipc(key: u32, name: &str) -> Child {
+    let mut child = Command::new(attempt_program())
+        .args(["hold_ipc", &key.to_string(), &format!("/{name}")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0; 6];
+    child.stdout.take().unwrap().read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"ready\n");
+    child
 }
 
 /// The compiled `attempt.c`.

@@ -1,5 +1,5 @@
 //! The system call filter of a sandbox. It refuses calls that ordinary work does not need and that reach around the other
-//! walls: other processes, the kernel itself, and Unix sockets, which no namespace hides.
+//! walls: other processes, the kernel itself, set-user-id bits, and Unix sockets, which no namespace hides.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_long};
@@ -98,6 +98,34 @@ const NEW_TIME_NAMESPACE: c_int = 0x80;
 /// Requests to a terminal that type into it or take it over.
 const TERMINAL_REQUESTS: [libc::Ioctl; 4] = [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCCONS, libc::TIOCSETD];
 
+/// The number of `fchmodat2` (Linux 6.6), which libc does not name everywhere. The same on all processors.
+const FCHMODAT2: c_long = 452;
+
+/// Calls that set the mode of a file, and which argument the mode is.
+const MODE_CALLS: &[(c_long, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+];
+
+/// Calls that create a file if a flag says so, and which arguments the flags and the mode are. Without the flag the mode is
+/// whatever the register held before.
+const OPEN_CALLS: &[(c_long, u8, u8)] = &[
+    (libc::SYS_openat, 2, 3),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+];
+
+/// The flag of `O_TMPFILE` beside `O_DIRECTORY`.
+const CREATES_UNNAMED: c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
 /// The kinds of Unix socket pairs that can send to an address later: datagrams, raw (which are datagrams) and RDM.
 const ADDRESSED_SOCKET_TYPES: [c_int; 3] = [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_RDM];
 const SOCKET_TYPE_BITS: u64 = 0xf;
@@ -116,7 +144,9 @@ fn compile() -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let one = |condition| SeccompRule::new(vec![condition]);
     let creates = |flag: c_int| one(has_bits(0, flag as u64)?);
-    rules.insert(libc::SYS_clone, NAMESPACES.map(creates).into_iter().collect::<Result<_, _>>()?);
+    // A child of parlor's would stay a zombie: parlor waits only for those that it started.
+    let of_clone = NAMESPACES.into_iter().chain([libc::CLONE_PARENT]);
+    rules.insert(libc::SYS_clone, of_clone.map(creates).collect::<Result<_, _>>()?);
     let of_unshare = NAMESPACES.into_iter().chain([NEW_TIME_NAMESPACE]);
     rules.insert(libc::SYS_unshare, of_unshare.map(creates).collect::<Result<_, _>>()?);
     #[allow(clippy::unnecessary_cast, reason = "the C library decides the type of a request")]
@@ -137,6 +167,16 @@ fn compile() -> Result<BpfProgram, seccompiler::BackendError> {
         pairs.push(one(SeccompCondition::new(1, SeccompCmpArgLen::Dword, masked, kind as u64)?)?);
     }
     rules.insert(libc::SYS_socketpair, pairs);
+    // A program with the set-user-id bit, left in the project, would make any other user of the machine this one.
+    for (call, mode) in MODE_CALLS {
+        rules.insert(*call, vec![one(has_bits(*mode, u64::from(libc::S_ISUID))?)?]);
+    }
+    for (call, flags, mode) in OPEN_CALLS {
+        let creates = [libc::O_CREAT, CREATES_UNNAMED].map(|flag| {
+            SeccompRule::new(vec![has_bits(*flags, flag as u64)?, has_bits(*mode, u64::from(libc::S_ISUID))?])
+        });
+        rules.insert(*call, creates.into_iter().collect::<Result<_, _>>()?);
+    }
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let arch = std::env::consts::ARCH.try_into()?;
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?;
@@ -144,8 +184,8 @@ fn compile() -> Result<BpfProgram, seccompiler::BackendError> {
     Ok(prelude().into_iter().chain(compiled).collect())
 }
 
-/// Refuses, with ENOSYS, what a program replaces by an older call: `clone3`, whose flags are in memory that no filter
-/// reads. On x86-64 also all calls of the x32 ABI, which have other numbers.
+/// Refuses, with ENOSYS, what a program replaces by an older call: `clone3` and `openat2`, whose flags are in memory that no
+/// filter reads. On x86-64 also all calls of the x32 ABI, which have other numbers.
 ///
 /// The compiled filter follows, and checks the processor before it allows anything.
 fn prelude() -> Vec<sock_filter> {
@@ -154,8 +194,10 @@ fn prelude() -> Vec<sock_filter> {
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     let no_such_call = instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
-    let clone3 = instruction(IF_EQUAL, 0, 1, libc::SYS_clone3 as u32);
-    let mut prelude = vec![instruction(LOAD_NUMBER, 0, 0, 0), clone3, no_such_call.clone()];
+    let mut prelude = vec![instruction(LOAD_NUMBER, 0, 0, 0)];
+    for call in [libc::SYS_clone3, libc::SYS_openat2] {
+        prelude.extend([instruction(IF_EQUAL, 0, 1, call as u32), no_such_call.clone()]);
+    }
     if cfg!(target_arch = "x86_64") {
         const IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
         const FIRST_X32_CALL: u32 = 0x4000_0000;

@@ -1,6 +1,6 @@
 //! `parlor sandbox`: what a hostile command tries and does not get, and what ordinary work needs and gets.
 //!
-//! Every attempt runs in mode workspace, where it must fail, and in mode full, where it must succeed if the machine lets it:
+//! Every attempt runs in the modes workspace and read-only, where it must fail, and in mode full, where it must succeed if the machine lets it:
 //! an attempt that never succeeds proves nothing.
 #![expect(clippy::disallowed_methods, reason = "the program is started as a shell would")]
 #![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
@@ -20,9 +20,11 @@ use world::{SECRETS, World, processes_with};
 fn try_all(world: &World, attempts: &[Attempt]) {
     let mut wrong = Vec::new();
     for attempt in attempts {
-        let (escaped, shown) = escapes(world, attempt, "workspace");
-        if escaped {
-            wrong.push(format!("{}: got out: {shown}", attempt.name));
+        for mode in ["workspace", "read-only"] {
+            let (escaped, shown) = escapes(world, attempt, mode);
+            if escaped {
+                wrong.push(format!("{}: got out of {mode}: {shown}", attempt.name));
+            }
         }
         if attempt.in_full == InFull::NotTried {
             continue;
@@ -54,7 +56,7 @@ fn escapes(world: &World, attempt: &Attempt, mode: &str) -> (bool, String) {
                 let _ = kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL);
             }
             for name in ["up", "twice"] {
-                let _ = std::fs::remove_file(world.project().join(name));
+                let _ = std::fs::remove_file(world.fill(&format!("/tmp/{{mark}}-{name}")));
             }
             !left.is_empty()
         }
@@ -66,7 +68,42 @@ fn escapes(world: &World, attempt: &Attempt, mode: &str) -> (bool, String) {
 fn there_are_at_least_sixty_attempts() {
     use attempts::{KERNEL, PROCESSES, READS, REPOSITORY, SOCKETS, WRITES};
     let lists = [READS, WRITES, PROCESSES, KERNEL, SOCKETS, REPOSITORY];
-    assert!(lists.iter().map(|list| list.len()).sum::<usize>() + SECRETS.len() >= 60);
+    let count = lists.iter().map(|list| list.len()).sum::<usize>();
+    assert!(count >= 60);
+    let documented = include_str!("../../docs/security.md");
+    assert!(documented.contains(&format!("has {count} attempts to get out")), "docs/security.md: {count}");
+}
+
+/// Of a file that it was given to read, a command has a path of which no mount of its own knows.
+#[test]
+fn a_file_that_was_given_to_read_is_not_written() {
+    let world = World::new();
+    for (mode, is_written) in [("workspace", false), ("read-only", false), ("full", true)] {
+        let mut command = world.command(mode, "echo more >> /proc/self/fd/0");
+        command.stdin(std::fs::File::open(world.home().join("notes")).unwrap());
+        assert_eq!(command.output().unwrap().status.success(), is_written, "{mode}");
+    }
+}
+
+/// A command that would fill the disk is ended while there is still space for others.
+#[test]
+fn a_command_does_not_fill_the_disk() {
+    let world = World::new();
+    let config = "[tools]\nmin_free_disk = \"32MB\"\n";
+    std::fs::write(world.home().join("state/parlor.toml"), config).unwrap();
+    // It would go on for ever, also on a full disk.
+    let fill = "while :; do i=$((i + 1)); head -c 1000000 /dev/zero > f$i; done";
+    let mounted = "mount -t tmpfs -o size=64m tmpfs . && cd \"$PWD\" && exec \"$0\" \"$@\"";
+    let sandboxed = world.command("workspace", fill);
+    let mut command = Command::new("unshare");
+    let flags: &[&str] = if rustix::process::geteuid().is_root() { &["-m"] } else { &["-Urm"] };
+    command.args(flags).args(["sh", "-c", mounted]);
+    command.arg(sandboxed.get_program()).args(sandboxed.get_args()).current_dir(world.project());
+    command.env("HOME", world.home()).env("PARLOR_HOME", world.home().join("state"));
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("was ended because the disk of") && error.contains("min_free_disk"), "{error}");
+    assert_eq!(output.status.code(), Some(1), "{error}");
 }
 
 #[test]
@@ -112,6 +149,46 @@ fn a_repository_cannot_be_made_to_run_code_outside() {
     let world = World::new();
     ordinary::create_repository(&world.project());
     try_all(&world, attempts::REPOSITORY);
+}
+
+/// A project that is a folder of repositories, as some people have.
+#[test]
+fn repositories_right_below_the_project_cannot_be_made_to_run_code() {
+    let world = World::new();
+    let inner = world.project().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    ordinary::create_repository(&inner);
+    for hostile in [
+        "git -C inner config core.fsmonitor evil",
+        "echo evil > inner/.git/hooks/pre-commit",
+        "mv inner/.git inner/g",
+        "mv inner other",
+        "rm inner/.git/config",
+    ] {
+        assert!(!world.run("workspace", hostile).status.success(), "{hostile}");
+    }
+    world.run("workspace", "echo evil > inner/.git/commondir");
+    assert!(!inner.join(".git/commondir").exists());
+    let works = "cd inner && echo x > x && git add x && git commit -qm x && git log --oneline | wc -l";
+    let output = world.run("workspace", works);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "2\n", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Git takes a folder with three such names for a repository, and obeys its `config`.
+#[test]
+fn the_project_itself_cannot_become_a_repository() {
+    let world = World::new();
+    let hostile = "mkdir objects refs && echo ref: refs/heads/main > HEAD && \
+         printf '[core]\\nrepositoryformatversion = 0\\nbare = false\\nworktree = {project}\\nfsmonitor = touch ran; false\\n' > config";
+    // Without a sandbox it works.
+    assert!(world.run("full", hostile).status.success());
+    let status = || Command::new("git").arg("status").current_dir(world.project()).output().unwrap();
+    status();
+    assert!(world.project().join("ran").exists());
+    assert!(world.run("full", "rm -r objects refs HEAD config ran").status.success());
+    assert!(world.run("workspace", hostile).status.success());
+    status();
+    assert!(!world.project().join("ran").exists());
 }
 
 /// A repository that the command itself creates has no hooks and no settings that start programs, when it has ended.

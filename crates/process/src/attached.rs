@@ -25,8 +25,11 @@ impl AttachedProcess {
     /// Starts a process. `start.stdio` has no effect. Call it within a tokio runtime, on a thread that outlives the process.
     pub fn start(start: &StartProcess, sandbox: Option<&Sandbox>) -> Result<Self, SpawnError> {
         let streams = Streams { stdin: stdin(), stdout: stdout(), stderr: stderr(), terminal: false };
-        let (Child { pid, pidfd }, sandbox) =
+        let (Child { pid, pidfd }, mut sandbox) =
             launch_confined(start, &streams, Confinement::of(sandbox), None)?;
+        if let Some(sandbox) = &mut sandbox {
+            sandbox.watch_disks();
+        }
         Ok(Self { pid, pidfd: register(pidfd, Interest::READABLE)?, sandbox })
     }
 

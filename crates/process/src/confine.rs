@@ -18,6 +18,9 @@ pub const CHILD_OPEN_FILES: u64 = 65_536;
 /// The largest file that a child may write, in bytes: larger than build outputs, smaller than most disks.
 pub const CHILD_FILE_BYTES: u64 = 16 << 30;
 
+/// How many bytes stay free on the disks that a sandboxed child writes: enough for the user's other programs to go on.
+pub const CHILD_FREE_DISK_BYTES: u64 = 1 << 30;
+
 /// The limits of all children of this process. `None` leaves the limit of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildLimits {
@@ -27,6 +30,8 @@ pub struct ChildLimits {
     pub open_files: Option<u64>,
     /// The largest file that a child may write, in bytes.
     pub file_bytes: Option<u64>,
+    /// How many bytes stay free on the disks that a sandboxed child writes. `None`: it may fill them.
+    pub free_disk_bytes: Option<u64>,
 }
 
 impl Default for ChildLimits {
@@ -35,6 +40,7 @@ impl Default for ChildLimits {
             processes: Some(CHILD_PROCESSES),
             open_files: Some(CHILD_OPEN_FILES),
             file_bytes: Some(CHILD_FILE_BYTES),
+            free_disk_bytes: Some(CHILD_FREE_DISK_BYTES),
         }
     }
 }
@@ -77,6 +83,11 @@ pub(crate) struct Limit {
     pub(crate) value: libc::rlim_t,
 }
 
+/// How many bytes stay free on the disks that a sandboxed child writes.
+pub(crate) fn free_disk_bytes() -> Option<u64> {
+    LIMITS.get_or_init(ChildLimits::default).free_disk_bytes
+}
+
 /// The limits to set for each child, computed once.
 pub(crate) fn limits() -> &'static [Limit] {
     static COMPUTED: OnceLock<Vec<Limit>> = OnceLock::new();
@@ -105,7 +116,12 @@ mod tests {
 
     #[test]
     fn limits_do_not_exceed_our_own_and_unset_ones_are_skipped() {
-        let all = ChildLimits { processes: None, open_files: Some(u64::MAX), file_bytes: Some(5) };
+        let all = ChildLimits {
+            processes: None,
+            open_files: Some(u64::MAX),
+            file_bytes: Some(5),
+            free_disk_bytes: None,
+        };
         let set = kernel_limits(&all);
         let of = |resource| set.iter().find(|limit| limit.resource == resource).map(|limit| limit.value);
         assert_eq!(of(libc::RLIMIT_CORE), Some(0));

@@ -38,7 +38,9 @@ use parlor_vocab::{OutputStream, ProcessExit};
 pub use allocator::return_large_blocks_to_system;
 pub use attached::AttachedProcess;
 pub use backend::{MAX_PROCESSES, Processes, SHUTDOWN_GRACE, spawn_refusal};
-pub use confine::{CHILD_FILE_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimits, set_child_limits};
+pub use confine::{
+    CHILD_FILE_BYTES, CHILD_FREE_DISK_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimits, set_child_limits,
+};
 pub use error::SpawnError;
 pub use executor::{
     Executor, ExecutorSessions, FILE_WAIT, HttpAnswer, HttpBody, HttpClient, KEPT_PROCESS_TIME,
@@ -53,13 +55,14 @@ pub use mapped_code::unmap_code;
 pub use oom::{CHILD_OOM_SCORE, prepare_child_oom_score};
 pub use process::{
     Process, RetainedOutput, spawn, spawn_in, spawn_sequenced, spawn_sequenced_in, spawn_unconfined,
+    spawn_with_socket,
 };
 pub use program::{DEFAULT_PATH, find_program};
 pub use public_address::is_public_address;
 pub use sandbox::{
-    MAX_PROXY_CONNECTIONS, PROXY_CONNECT_WAIT, PROXY_HEAD_BYTES, PROXY_HEAD_WAIT, ProxyAddresses,
-    ProxyDecision, ProxyRules, SANDBOX_END_WAIT, SANDBOX_TEMP_BYTES, Sandbox, SandboxNetwork, SandboxSupport,
-    sandbox_support,
+    DISK_CHECK_INTERVAL, MAX_PROXY_CONNECTIONS, MIN_FREE_FILES, PROXY_CONNECT_WAIT, PROXY_HEAD_BYTES,
+    PROXY_HEAD_WAIT, ProxyAddresses, ProxyDecision, ProxyRules, SANDBOX_END_WAIT, SANDBOX_TEMP_BYTES,
+    Sandbox, SandboxNetwork, SandboxSupport, sandbox_support,
 };
 pub use stdin::{WriteError, WriteId, WriteStatus};
 pub use tail::{MAX_RETAINED_RUNS, OutputChunk};

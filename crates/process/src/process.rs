@@ -22,7 +22,7 @@ use crate::confine::{Confinement, limits};
 use crate::launch::{Child, LaunchError, Step, Streams, launch};
 use crate::output_reader::OutputReader;
 use crate::program::Program;
-use crate::sandbox::{Guard, NamespaceHolder, Plan, ProxyTask, Sandbox};
+use crate::sandbox::{DiskWatch, Disks, Guard, NamespaceHolder, Plan, ProxyTask, Sandbox};
 use crate::stdin::{Queue, WriteError, WriteId, WriteStatus};
 use crate::supervise::{ExitReport, Supervisor, is_alive};
 use crate::tail::{OutputChunk, Tail};
@@ -62,7 +62,7 @@ pub fn spawn_in(
     number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
 ) -> Result<Process, SpawnError> {
-    spawn_with(start, number, reports, Confinement::of(sandbox), ExitReport::AfterOutput)
+    spawn_with(start, number, reports, Confinement::of(sandbox), ExitReport::AfterOutput, None)
 }
 
 /// Like [`spawn`], but the exit is reported twice: [`ChildEvent::LeaderExited`](crate::ChildEvent::LeaderExited) when the child
@@ -82,7 +82,7 @@ pub fn spawn_sequenced_in(
     number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
 ) -> Result<Process, SpawnError> {
-    spawn_with(start, number, reports, Confinement::of(sandbox), ExitReport::AtOnce)
+    spawn_with(start, number, reports, Confinement::of(sandbox), ExitReport::AtOnce, None)
 }
 
 /// Like [`spawn`], but without limits, for a program that the user goes on to use, such as a browser. Browsers in a snap,
@@ -92,7 +92,21 @@ pub fn spawn_unconfined(
     number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
 ) -> Result<Process, SpawnError> {
-    spawn_with(start, number, reports, Confinement::None, ExitReport::AfterOutput)
+    spawn_with(start, number, reports, Confinement::None, ExitReport::AfterOutput, None)
+}
+
+/// Like [`spawn_in`], with a connected socket as the standard input: a sandboxed program cannot open one.
+///
+/// The child must not get a socket of whose other end anybody else makes use.
+pub fn spawn_with_socket(
+    sandbox: Option<&Sandbox>,
+    start: &StartProcess,
+    number: ProcessNumber,
+    reports: mpsc::Sender<ProcessReport>,
+    socket: OwnedFd,
+) -> Result<Process, SpawnError> {
+    let confinement = Confinement::of(sandbox);
+    spawn_with(start, number, reports, confinement, ExitReport::AfterOutput, Some(socket))
 }
 
 fn spawn_with(
@@ -101,6 +115,7 @@ fn spawn_with(
     reports: mpsc::Sender<ProcessReport>,
     confinement: Confinement<'_>,
     exit_report: ExitReport,
+    socket: Option<OwnedFd>,
 ) -> Result<Process, SpawnError> {
     let tail = Tail::new(start.retain_bytes.min(MAX_RETAINED_BYTES));
     let (child, terminal, input, outputs) = match start.stdio {
@@ -123,9 +138,10 @@ fn spawn_with(
         StdioKind::Pipes | StdioKind::PipesWithInput => {
             let (stdout, child_stdout) = output_pipe()?;
             let (stderr, child_stderr) = output_pipe()?;
-            let (child_stdin, input) = match start.stdio {
-                StdioKind::PipesWithInput => input_pipe().map(|(child, ours)| (child, Some(ours)))?,
-                StdioKind::Pipes | StdioKind::Terminal => (null_input()?, None),
+            let (child_stdin, input) = match (start.stdio, socket) {
+                (_, Some(socket)) => (socket, None),
+                (StdioKind::PipesWithInput, None) => input_pipe().map(|(child, ours)| (child, Some(ours)))?,
+                (StdioKind::Pipes | StdioKind::Terminal, None) => (null_input()?, None),
             };
             let streams = Streams {
                 stdin: child_stdin.as_fd(),
@@ -394,13 +410,27 @@ struct StartedChild {
 pub(crate) struct RunningSandbox {
     pub(crate) holder: NamespaceHolder,
     pub(crate) guard: Guard,
+    /// The disks that nobody watches yet.
+    disks: Option<Disks>,
+    pub(crate) disk_watch: Option<DiskWatch>,
     /// Ends the proxy when dropped.
     _proxy: Option<ProxyTask>,
 }
 
+impl RunningSandbox {
+    /// Ends the sandbox when a disk that it writes gets too full. Call it within a tokio runtime.
+    pub(crate) fn watch_disks(&mut self) {
+        // Without the descriptor the command runs on: it is the last that the process can open, and the other limits hold.
+        if let (Some(disks), Ok(holder)) = (self.disks.take(), self.holder.pidfd().try_clone()) {
+            self.disk_watch = Some(DiskWatch::start(disks, holder));
+        }
+    }
+}
+
 impl From<Plan> for RunningSandbox {
     fn from(plan: Plan) -> Self {
-        Self { holder: plan.holder, guard: plan.guard, _proxy: plan.proxy }
+        let Plan { holder, guard, disks, proxy, .. } = plan;
+        Self { holder, guard, disks, disk_watch: None, _proxy: proxy }
     }
 }
 
@@ -411,7 +441,10 @@ fn start_child(
     confinement: Confinement<'_>,
     terminal: Option<&CStr>,
 ) -> Result<StartedChild, SpawnError> {
-    let (Child { pid, pidfd }, sandbox) = launch_confined(start, streams, confinement, terminal)?;
+    let (Child { pid, pidfd }, mut sandbox) = launch_confined(start, streams, confinement, terminal)?;
+    if let Some(sandbox) = &mut sandbox {
+        sandbox.watch_disks();
+    }
     match register(pidfd, Interest::READABLE) {
         Ok(pidfd) => Ok(StartedChild { pid, pidfd, sandbox }),
         Err(error) => {

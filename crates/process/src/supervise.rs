@@ -18,6 +18,7 @@ use crate::async_fd::{RegisteredFd, register};
 use crate::drain::Drain;
 use crate::output_reader::{Flow, OutputReader, ReadMode};
 use crate::process::{RunningSandbox, Shared};
+use crate::sandbox::DiskWatch;
 use crate::session_groups::{has_living_member, living_groups};
 use crate::stdin::WriteId;
 use crate::{ChildEvent, GROUP_END_WAIT, ProcessNumber, ProcessReport, SANDBOX_END_WAIT};
@@ -259,7 +260,7 @@ async fn wait_until_gone(group: Pid) {
 
 impl RunningSandbox {
     /// Ends what is left in the sandbox, and undoes what the command must not leave behind. The child was reaped. The error
-    /// names what is left.
+    /// names what is left, and why parlor has ended the command.
     pub(crate) async fn end(mut self) -> Result<(), String> {
         let mounts = self.holder.take_mounts();
         self.holder.kill();
@@ -271,7 +272,12 @@ impl RunningSandbox {
             let _ = timeout(SANDBOX_END_WAIT, exited(&pidfd)).await;
         }
         tokio::task::spawn_blocking(move || drop(mounts));
-        self.guard.check()
+        let left = self.guard.check();
+        match (self.disk_watch.as_ref().and_then(DiskWatch::reason), left) {
+            (None, left) => left,
+            (Some(reason), Ok(())) => Err(reason),
+            (Some(reason), Err(left)) => Err(format!("{reason}; {left}")),
+        }
     }
 }
 

@@ -175,6 +175,7 @@ environment = [\"SSH_AUTH_SOCK\", \"AWS_*\"]
 max_processes = 16384
 max_open_files = 65536
 max_file_size = \"16GiB\"
+min_free_disk = \"1GiB\"
 ```
 
 ";

@@ -33,6 +33,7 @@ impl ToolsConfig {
             ("max_processes", Value::Limit(max)) => self.limits.processes = max,
             ("max_open_files", Value::Limit(max)) => self.limits.open_files = max,
             ("max_file_size", Value::Size(max)) => self.limits.file_bytes = max,
+            ("min_free_disk", Value::Size(min)) => self.limits.free_disk_bytes = min,
             (member, _) => unreachable!("no code handles the setting {member}"),
         }
         Ok(())
@@ -40,14 +41,14 @@ impl ToolsConfig {
 
     /// The value of a setting, as TOML.
     pub(super) fn value(&self, member: &str) -> Option<String> {
+        let size = |size: Option<u64>| format!("{:?}", size.map_or(UNLIMITED.to_owned(), size::exact));
         let limit = |max: Option<u64>| max.map_or(format!("{UNLIMITED:?}"), |max| max.to_string());
         Some(match member {
             "environment" => format!("{:?}", self.environment),
             "max_processes" => limit(self.limits.processes),
             "max_open_files" => limit(self.limits.open_files),
-            "max_file_size" => {
-                format!("{:?}", self.limits.file_bytes.map_or(UNLIMITED.to_owned(), size::exact))
-            }
+            "max_file_size" => size(self.limits.file_bytes),
+            "min_free_disk" => size(self.limits.free_disk_bytes),
             _ => return None,
         })
     }

@@ -3,6 +3,7 @@
 //! [`Sandbox`] says what is allowed; `Plan` is the same for the kernel, prepared before the child exists. The
 //! module does not decide who gets which sandbox, and asks nobody.
 
+mod disk;
 mod enter;
 mod filter;
 mod git;
@@ -19,6 +20,8 @@ use std::time::Duration;
 
 use parlor_vocab::PolicyMode;
 
+pub use disk::{DISK_CHECK_INTERVAL, MIN_FREE_FILES};
+pub(crate) use disk::{DiskWatch, Disks};
 pub(crate) use enter::enter;
 pub(crate) use git::{Guard, is_protected_name};
 pub(crate) use holder::NamespaceHolder;

@@ -13,11 +13,11 @@ use rustix::io::Errno;
 use seccompiler::sock_filter;
 
 use crate::SpawnError;
-use crate::confine::limits;
+use crate::confine::{free_disk_bytes, limits};
 use crate::sandbox::git::GitPaths;
 use crate::sandbox::ruleset::Rules;
 use crate::sandbox::{
-    Guard, NamespaceHolder, ProxyTask, SANDBOX_TEMP_BYTES, Sandbox, SandboxNetwork, filter, secrets,
+    Disks, Guard, NamespaceHolder, ProxyTask, SANDBOX_TEMP_BYTES, Sandbox, SandboxNetwork, filter, secrets,
 };
 
 /// The devices of a sandbox, beside terminals and shared memory.
@@ -58,6 +58,8 @@ const MIN_PROCESSES: u64 = 301;
 pub(crate) struct Plan {
     pub(crate) holder: NamespaceHolder,
     pub(crate) guard: Guard,
+    /// The disks to watch while the child runs.
+    pub(crate) disks: Option<Disks>,
     pub(super) trees: Vec<Tree>,
     pub(super) steps: Vec<MountStep>,
     /// Where the child may write, for the second wall.
@@ -146,6 +148,10 @@ impl Plan {
         let temporary = temporary.map(|path| Ok((c_path(Path::new(path))?, PathKind::Folder)));
         let writable =
             views.iter().filter(|(_, view)| **view == View::Writable).map(|(path, _)| path.as_path());
+        let on_disk = |view: &View| *view == View::Writable;
+        let written = views.iter().filter(|(_, view)| on_disk(view)).map(|(path, _)| path.clone());
+        let written = written.chain(sandbox.temp_folder.clone());
+        let disks = free_disk_bytes().map(|limit| Disks::of(written, limit));
         let processes = limits().iter().find(|limit| limit.resource == libc::RLIMIT_NPROC);
         let has_own_network = !matches!(sandbox.network, SandboxNetwork::Open);
         let holder = NamespaceHolder::create(has_own_network)?;
@@ -162,6 +168,7 @@ impl Plan {
         }
         Ok(Self {
             guard,
+            disks,
             trees: mounts.trees,
             steps: mounts.steps.into_iter().chain(mounts.seals).collect(),
             writable: writable

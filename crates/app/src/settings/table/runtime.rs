@@ -324,4 +324,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: "`\"16GiB\"`",
         doc: "The largest file that such a process may write.",
     },
+    Setting {
+        name: "tools.min_free_disk",
+        kind: Kind::Size,
+        default: "`\"1GiB\"`",
+        doc: "A command in a sandbox is ended when a disk on which it may write has less free than this. Of a disk that has less already, it may use a sixteenth of what is free. `\"unlimited\"` lets it fill the disk.",
+    },
 ];

@@ -1,7 +1,10 @@
 //! Settings of the Ruby host.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use parlor_process::Sandbox;
 
 use crate::{MEMORY_LIMIT, TIME_LIMIT};
 
@@ -21,11 +24,20 @@ pub struct RubySettings {
     /// The limit in bytes for a worker's private writable memory (`RLIMIT_DATA`). Each process that it starts has the
     /// same limit of its own.
     pub memory_limit: u64,
+    /// Confines workers. `None`: they can do what the user can do.
+    pub sandbox: Option<Arc<Sandbox>>,
 }
 
 impl RubySettings {
     /// `ruby` from the `PATH` of `env`, with the default limits.
     pub fn new(folder: PathBuf, env: Vec<(String, String)>) -> Self {
-        Self { program: "ruby".to_owned(), folder, env, time_limit: TIME_LIMIT, memory_limit: MEMORY_LIMIT }
+        Self {
+            program: "ruby".to_owned(),
+            folder,
+            env,
+            time_limit: TIME_LIMIT,
+            memory_limit: MEMORY_LIMIT,
+            sandbox: None,
+        }
     }
 }

@@ -11,6 +11,7 @@
 #
 # Runs as `ruby -e`, so frames of this script start with `-e:`. Needs Ruby 3.0 or later.
 
+require "fcntl"
 require "socket"
 require "io/nonblock"
 require "io/wait"
@@ -56,7 +57,18 @@ module ParlorWorker
   ASSUMED_UTF8 = [Encoding::UTF_8, Encoding::ASCII_8BIT, Encoding::US_ASCII].freeze
 
   # Delivers three pipes, and stays open: it closes when the host is gone.
-  HOST_SOCKET = UNIXSocket.new("\0#{ARGV.shift}")
+  # In a sandbox it is the standard input, and the host waits for a byte.
+  def self.host_socket(name)
+    return UNIXSocket.new("\0#{name}") unless name == "-"
+
+    socket = UNIXSocket.for_fd(STDIN.fcntl(Fcntl::F_DUPFD_CLOEXEC, 3))
+    STDIN.reopen(File::NULL)
+    socket.syswrite("u")
+    socket
+  end
+  private_class_method :host_socket
+
+  HOST_SOCKET = host_socket(ARGV.shift)
   REQUESTS = HOST_SOCKET.recv_io(IO, "r")
   REPLIES = HOST_SOCKET.recv_io(IO, "w")
   # Both standard streams go into one pipe, so that printed text stays in order.

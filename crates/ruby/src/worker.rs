@@ -1,22 +1,25 @@
 //! One worker: a Ruby process that runs `worker.rb`, with its pipes.
 //!
-//! The worker first connects to an abstract socket, which has no path in the file system, and gets its pipes over it.
+//! The worker first connects to an abstract socket, which has no path in the file system, and gets its pipes over it. In a
+//! sandbox it cannot open a socket, so its standard input is a connected one.
 //! Programs that evaluated code starts inherit only the pipe for printed text. Standard input is empty.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
+use std::os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream};
 use std::time::Duration;
 
 use parlor_process::{
     ChildEvent, DEFAULT_PATH, Process, ProcessNumber, ProcessReport, SpawnError, find_program, spawn,
+    spawn_with_socket,
 };
-use parlor_vocab::{ProcessExit, ProcessId, StartProcess, StdioKind};
+use parlor_vocab::{PolicyMode, ProcessExit, ProcessId, StartProcess, StdioKind};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -35,6 +38,9 @@ const SCRIPT: &str = include_str!("worker.rb");
 /// locale, it reads all files as ASCII.
 const FLAGS: [&str; 3] = ["--disable=did_you_mean", "--disable=error_highlight", "-EUTF-8"];
 
+/// The argument of a worker whose standard input is its socket. No name of a socket is so short.
+const STDIN_SOCKET: &str = "-";
+
 /// How many reports of the process may wait to be read.
 const REPORT_CAPACITY: usize = 4;
 
@@ -42,14 +48,22 @@ const REPORT_CAPACITY: usize = 4;
 pub(crate) struct Worker {
     process: Process,
     reports: mpsc::Receiver<ProcessReport>,
-    /// The socket on which the worker is expected, and its ends of the pipes, until it has connected.
-    expected: Option<(UnixListener, [OwnedFd; 3])>,
+    /// Where the worker is expected, and its ends of the pipes, until it has connected.
+    expected: Option<(Meeting, [OwnedFd; 3])>,
     channel: Channel,
     output: OutputPipe,
     secret: Secret,
     memory_limit: u64,
     /// How the process ended; `None` while it runs.
     ending: Option<ProcessExit>,
+}
+
+/// Where a worker that starts can be met.
+enum Meeting {
+    /// It connects to this socket.
+    Listener(UnixListener),
+    /// It has the other end of this socket as its standard input, and writes a byte when it is up.
+    Connected(Option<UnixStream>),
 }
 
 /// What is known about a lost worker.
@@ -68,16 +82,31 @@ impl Worker {
         let not_started = |error: std::io::Error| RubyError::NotStarted { reason: error.to_string() };
         let [secret, name] = [random().map_err(not_started)?, random().map_err(not_started)?];
         let name = format!("parlor-ruby-{:032x}", u128::from_be_bytes(name));
-        let listener = listen(&name).map_err(not_started)?;
         let (channel, [requests, replies]) = Channel::new().map_err(not_started)?;
         let (output, printed) = OutputPipe::new(secret).map_err(not_started)?;
         let (sender, reports) = mpsc::channel(REPORT_CAPACITY);
-        let process = spawn(&start_process(settings, name)?, ProcessNumber(0), sender)
-            .map_err(|error| spawn_error(error, &settings.program))?;
+        let sandbox = settings.sandbox.as_deref().filter(|sandbox| sandbox.mode != PolicyMode::Full);
+        let (process, meeting) = match sandbox {
+            Some(sandbox) => {
+                let (ours, theirs) = StdStream::pair().map_err(not_started)?;
+                ours.set_nonblocking(true).map_err(not_started)?;
+                let ours = UnixStream::from_std(ours).map_err(not_started)?;
+                let start = start_process(settings, STDIN_SOCKET.to_owned())?;
+                let process =
+                    spawn_with_socket(Some(sandbox), &start, ProcessNumber(0), sender, theirs.into());
+                (process, Meeting::Connected(Some(ours)))
+            }
+            None => {
+                let listener = listen(&name).map_err(not_started)?;
+                let process = spawn(&start_process(settings, name)?, ProcessNumber(0), sender);
+                (process, Meeting::Listener(listener))
+            }
+        };
+        let process = process.map_err(|error| spawn_error(error, &settings.program))?;
         Ok(Self {
             process,
             reports,
-            expected: Some((listener, [requests, replies, printed])),
+            expected: Some((meeting, [requests, replies, printed])),
             channel,
             output,
             secret,
@@ -93,10 +122,10 @@ impl Worker {
 
     /// Waits until the worker is up. Cancel safe.
     pub(crate) async fn connect(&mut self) -> Result<(), WorkerLoss> {
-        let Some((listener, pipes)) = &self.expected else { return Ok(()) };
+        let Some((meeting, pipes)) = &mut self.expected else { return Ok(()) };
         let socket = loop {
             tokio::select! {
-                accepted = accept(listener) => break accepted?,
+                met = meet(meeting) => break met?,
                 report = self.reports.recv() => on_report(report, &mut self.output, &mut self.ending)?,
             }
         };
@@ -256,6 +285,20 @@ fn listen(name: &str) -> std::io::Result<UnixListener> {
     let listener = StdListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     listener.set_nonblocking(true)?;
     UnixListener::from_std(listener)
+}
+
+/// Waits until the worker is up. Cancel safe.
+async fn meet(meeting: &mut Meeting) -> Result<UnixStream, WorkerLoss> {
+    match meeting {
+        Meeting::Listener(listener) => accept(listener).await,
+        Meeting::Connected(socket) => {
+            let open = socket.as_mut().ok_or(WorkerLoss::Disconnected)?;
+            match open.read_u8().await {
+                Ok(_) => socket.take().ok_or(WorkerLoss::Disconnected),
+                Err(_) => Err(WorkerLoss::Disconnected),
+            }
+        }
+    }
 }
 
 /// Accepts the worker's connection. Abstract sockets have no permissions, so this rejects connections of other users.

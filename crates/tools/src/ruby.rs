@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use parlor_ruby::{Evaluation, PrintedOutput, RubyAnswer, RubyHost, RubySettings, RubySource};
-use parlor_vocab::{Failure, FailureCode, PolicyMode, ToolOutput, truncate_middle};
+use parlor_vocab::{Failure, FailureCode, ToolOutput, truncate_middle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -31,8 +31,8 @@ impl RubyTool {
     }
 }
 
-/// The Ruby interpreter of one session. The first call starts it; its definitions stay until the session is closed.
-/// Cheap to clone.
+/// The Ruby interpreter of one session, or of one run in a sandbox, since the next run may have another one. The first call
+/// starts it, in the sandbox of that call; its definitions stay until it is stopped. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct RubyInterpreter {
     host: Arc<Mutex<Option<RubyHost>>>,
@@ -90,16 +90,9 @@ impl Tool for RubyTool {
 
     async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let RubyInput { code } = decode(self, input)?;
-        if let Some(sandbox) = context.sandbox.as_ref().filter(|sandbox| sandbox.mode != PolicyMode::Full) {
-            let message = format!(
-                "ruby cannot be confined in the mode {}; run Ruby by the shell tool, as ruby -e CODE",
-                sandbox.mode.as_str()
-            );
-            return Err(failure(FailureCode::PolicyDenied, message));
-        }
         let host = context.ruby.host(|| {
             let settings = RubySettings::new(context.folder.clone(), context.env.to_vec());
-            RubySettings { program: self.program.clone(), ..settings }
+            RubySettings { program: self.program.clone(), sandbox: context.sandbox.clone(), ..settings }
         });
         let evaluation = Evaluation { source: RubySource::Snippet { code }, cancel: context.cancel.clone() };
         let RubyAnswer { outcome, output, restart_reason, losses: _ } = host.evaluate(evaluation).await;

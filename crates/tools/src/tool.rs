@@ -131,7 +131,7 @@ pub struct ToolContext {
     pub progress: ToolProgress,
     /// The background processes of this session.
     pub background: BackgroundProcesses,
-    /// The Ruby interpreter of this session.
+    /// The Ruby interpreter of this session, or of this run if it has a sandbox.
     pub ruby: RubyInterpreter,
     /// Removes secrets from text before a tool truncates it.
     pub redact: Arc<dyn Redact>,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parlor_tools::ToolContext;
+use parlor_tools::{RubyInterpreter, ToolContext};
 use parlor_vocab::{Failure, FailureCode, PolicyMode, RuleAction};
 
 use super::policy_source::{PolicySource, ProjectPolicies, RunRules};
@@ -77,6 +77,8 @@ impl ClientRules {
     pub fn confine(&self, policy: &ClientPolicy, call: ToolRequest, context: ToolContext) -> ToolContext {
         let sandbox = self.rules.sandbox(policy.home.as_deref(), &policy.state_folders);
         let opened_path_check = Some(self.rules.opened_path_check(call));
-        ToolContext { sandbox: sandbox.map(Arc::new), opened_path_check, ..context }
+        // The next call may have other rules.
+        let ruby = if sandbox.is_some() { RubyInterpreter::default() } else { context.ruby.clone() };
+        ToolContext { sandbox: sandbox.map(Arc::new), ruby, opened_path_check, ..context }
     }
 }

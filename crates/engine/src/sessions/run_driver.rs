@@ -152,6 +152,9 @@ impl RunDriver {
             Err(TurnError::Stopped) => RunOutcome::Stopped(StopCause::Client { reason: String::new() }),
         };
         let finished = self.finish(outcome).await;
+        if self.context.sandbox.is_some() {
+            self.context.ruby.stop().await;
+        }
         let beside = background(&self.context.background);
         record_changes(&self.context.changes, move |changes| changes.finish(beside)).await;
         let (actor, live) = (self.actor.clone(), Arc::clone(&self.live));

@@ -48,6 +48,54 @@ fn file_tools_do_not_change_what_the_sandbox_protects() {
     assert_eq!(fs::read_to_string(home.folder().join("sub/.git/config")).unwrap(), "new");
 }
 
+/// The sandbox hides them from commands too; here the home of the user is the project.
+#[test]
+fn file_tools_reach_no_secrets_in_a_home_that_is_the_project() {
+    let tool = |name: &str, args: &str| format!("{{ tool = \"{name}\", args = {{ {args} }} }}");
+    let refused = [
+        tool("read_file", "path = \".ssh/id\""),
+        tool("read_file", "path = \"~/.netrc\""),
+        tool("read_file", "path = \"link\""),
+        tool("read_file", "path = \"sub/../.ssh/id\""),
+        tool("list_dir", "path = \".ssh\""),
+        tool("grep_files", "pattern = \"hidden\", path = \".ssh\""),
+        tool("edit_file", "path = \".netrc\", old_text = \"hidden\", new_text = \"new\""),
+        write(".ssh/authorized_keys"),
+        // It need not exist: whoever creates it chooses what other programs obey.
+        write(".aws/config"),
+    ];
+    let steps: Vec<String> = refused
+        .iter()
+        .cloned()
+        .chain([tool("grep_files", "pattern = \"hidden\""), tool("list_dir", "path = \".\", depth = 3")])
+        .collect();
+    for mode in ["workspace", "read-only"] {
+        let home = scripted(&format!("mode = \"{mode}\""), &steps);
+        for folder in [".ssh", "sub"] {
+            fs::create_dir(home.folder().join(folder)).unwrap();
+        }
+        for file in [".ssh/id", ".netrc", "ordinary"] {
+            fs::write(home.folder().join(file), "hidden").unwrap();
+        }
+        fs::hard_link(home.folder().join(".netrc"), home.folder().join("sub/other-name")).unwrap();
+        symlink(".ssh/id", home.folder().join("link")).unwrap();
+        let failed = failures(&home);
+        assert_eq!(failed.len(), refused.len(), "{mode}: {failed:#?}");
+        let events = home.json(&["replay", &home.last_session(), "--json"]);
+        let shown: Vec<&str> = events
+            .iter()
+            .filter(|event| event["type"] == "tool.completed")
+            .map(|event| event["output"].as_str().unwrap())
+            .collect();
+        assert!(shown[0].contains("ordinary:1:hidden") && !shown[0].contains("other-name:1"), "{}", shown[0]);
+        assert!(shown[1].contains("ordinary") && !shown[1].contains(".ssh/id"), "{}", shown[1]);
+        assert!(!home.folder().join(".ssh/authorized_keys").exists() && !home.folder().join(".aws").exists());
+    }
+    // Without the policy's mode they are files as any other.
+    let home = scripted("mode = \"full\"", &[write(".ssh/authorized_keys")]);
+    assert_eq!(failures(&home), Vec::<String>::new());
+}
+
 #[test]
 fn a_list_of_folders_has_no_names_of_a_denied_folder() {
     let list = "{ tool = \"list_dir\", args = { path = \".\", depth = 3 } }".to_owned();

@@ -10,6 +10,7 @@ mod owners;
 mod policy;
 mod private;
 mod read;
+mod secrets;
 
 pub use follow::{PATH_LINKS, follow_links};
 pub use owners::TrustedOwners;

@@ -25,6 +25,7 @@ use crate::failure::{errno_text, failure, invalid, system};
 use crate::follow::{follow, follow_links};
 use crate::obeyed::is_obeyed;
 use crate::private::PrivateFolder;
+use crate::secrets::Secrets;
 
 /// The longest path in bytes: the kernel's limit.
 pub const PATH_BYTES: usize = 4095;
@@ -52,6 +53,7 @@ pub struct Policy {
     private: Vec<PrivateFolder>,
     /// Whether tools may not change what other programs obey.
     keeps_obeyed: bool,
+    secrets: Secrets,
 }
 
 #[derive(Debug)]
@@ -115,6 +117,7 @@ impl Policy {
             home: None,
             private: Vec::new(),
             keeps_obeyed: false,
+            secrets: Secrets::default(),
         })
     }
 
@@ -149,6 +152,19 @@ impl Policy {
         Self { keeps_obeyed: true, ..self }
     }
 
+    /// Protects the absolute `paths` of files and folders with secrets: tools can neither read nor change them, except for
+    /// single files that [`allow_reading`](Self::allow_reading) allows. Replaces those of an earlier call.
+    #[must_use]
+    pub fn without_secrets(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let is_state = |path: &PathBuf| {
+            // It has rules of its own.
+            self.private.iter().any(|state| path.starts_with(&state.path) || state.path.starts_with(path))
+        };
+        let paths = paths.into_iter().filter(|path| !is_state(path)).collect::<Vec<_>>();
+        self.secrets = Secrets::new(paths, self.roots());
+        self
+    }
+
     /// Allows to read the file `path`, which is absolute, outside of the roots too. Nothing else in its folder can be
     /// read, and the file cannot be changed.
     pub fn allow_reading(&self, path: &Path) -> Result<(), Failure> {
@@ -167,9 +183,15 @@ impl Policy {
         Ok(())
     }
 
-    /// Whether a file that was found while walking an allowed folder belongs to the state folder and may not be read.
+    /// Whether a file that was found while walking an allowed folder has secrets of the user.
+    pub fn is_secret(&self, found: &Stat) -> bool {
+        self.secrets.has(found)
+    }
+
+    /// Whether a file that was found while walking an allowed folder may not be read: it belongs to the state folder, or has
+    /// secrets of the user.
     pub fn is_private(&self, found: &Stat) -> bool {
-        self.private.iter().any(|private| private.is_unreadable(found))
+        self.is_secret(found) || self.private.iter().any(|private| private.is_unreadable(found))
     }
 
     /// The allowed folders, without symbolic links.
@@ -181,6 +203,9 @@ impl Policy {
     pub fn open(&self, folder: &Path, path: &str, flags: OFlags) -> Result<OpenedFile, Failure> {
         let readable_files = Arc::clone(&self.readable_files.lock().unwrap_or_else(PoisonError::into_inner));
         self.retry(folder, path, &readable_files, |root, real, below_root| {
+            if self.secrets.has_path(real) && folder_of(&readable_files, real).is_none() {
+                return Err(OpenError::Secret);
+            }
             let fd = match below_root.file_name() {
                 _ if self.private.is_empty() => open_below(&root.folder, or_dot(below_root), flags)?,
                 None => {
@@ -217,6 +242,9 @@ impl Policy {
     pub fn locate(&self, folder: &Path, path: &str, parents: ParentFolders) -> Result<FileLocation, Failure> {
         self.retry(folder, path, &[], |root, real, below_root| {
             let name = below_root.file_name().ok_or(Errno::ISDIR)?.to_owned();
+            if self.secrets.has_path(real) {
+                return Err(OpenError::Secret);
+            }
             if self.keeps_obeyed && is_obeyed(real, below_root) {
                 return Err(OpenError::Obeyed);
             }
@@ -244,6 +272,7 @@ impl Policy {
             }
             Err(OpenError::NewFolders(_)) => Err(invalid(format!("`{shown}` needs new folders"))),
             Err(OpenError::Obeyed) => Err(obeyed_refusal(&shown)),
+            Err(OpenError::Secret) => Err(secret_refusal(&shown)),
         }
     }
 
@@ -274,6 +303,7 @@ impl Policy {
                     return Err(private_refusal(path, &state, UNCHANGEABLE));
                 }
                 Err(OpenError::Obeyed) => return Err(obeyed_refusal(path)),
+                Err(OpenError::Secret) => return Err(secret_refusal(path)),
                 Err(OpenError::NewFolders(missing)) => {
                     return Err(invalid(format!(
                         "`{path}` needs {missing} new folders, more than the limit of {NEW_FOLDERS}; use a shorter path"
@@ -416,6 +446,8 @@ enum OpenError {
     Unchangeable(PathBuf),
     /// Other programs obey the file, and it may not be changed.
     Obeyed,
+    /// The file is, or belongs to, a secret of the user.
+    Secret,
 }
 
 impl From<Errno> for OpenError {
@@ -438,6 +470,16 @@ fn obeyed_refusal(path: &str) -> Failure {
         format!(
             "`{path}` belongs to the settings or hooks of a git repository, or to .agents, .codex or .parlor, which file \
              tools cannot change under the policy; ask the person to do it"
+        ),
+    )
+}
+
+fn secret_refusal(path: &str) -> Failure {
+    failure(
+        FailureCode::PathRefused,
+        format!(
+            "`{path}` is among the files in which programs keep keys, logins and histories, which file tools can neither \
+             read nor change under the policy; ask the person to do it"
         ),
     )
 }

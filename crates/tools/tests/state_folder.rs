@@ -113,7 +113,8 @@ async fn secrets_of_the_state_folder_are_not_read_listed_or_found() {
     assert!(listed.contains("is parlor's own state folder and is not listed"), "{listed}");
     let found = fixture.text("grep_files", json!({"pattern": SECRET, "include_ignored": true})).await;
     assert!(
-        !found.contains("key-a") && found.contains("[left out: 1, in parlor's own state folder]"),
+        !found.contains("key-a")
+            && found.contains("[left out: 1, in parlor's own state folder or among the user's secrets]"),
         "{found}"
     );
 }

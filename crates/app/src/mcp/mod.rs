@@ -15,9 +15,9 @@ use parlor_doors::mcp::{McpMachine, McpParams, McpTools, McpTransport};
 use parlor_engine::{ClientPolicy, OnDisconnect, Sessions};
 use parlor_frontend::{ClientTools, ToolClientBackend};
 use parlor_log::{SystemClock, TimeOrderedIds};
-use parlor_tools::{Policy, ToolContext, Toolbox};
+use parlor_tools::{Policy, Sandbox, ToolContext, Toolbox};
 use parlor_transport::{serve_one_request, serve_stdio};
-use parlor_vocab::IdSource;
+use parlor_vocab::{IdSource, PolicyMode};
 use parlor_web::{McpCall, ServeMcp};
 
 use crate::environment::Environment;
@@ -135,7 +135,9 @@ fn client_tools(
         Ok(files.with_home_of(&env).without_state(home.path()))
     };
     let context = ToolContext::with_policy(folder.to_owned(), files()?);
-    let confined_files = files()?.without_obeyed_changes();
+    let user_home = environment.user_home.as_deref().map(Path::new);
+    let secrets = Sandbox::new(PolicyMode::Workspace, folder, user_home).hidden;
+    let confined_files = files()?.without_obeyed_changes().without_secrets(secrets);
     let context = ToolContext { env: env.into(), redact: Arc::new(home.redaction().clone()), ..context };
     Ok(ClientTools::new(toolbox, context, confined_files, policy))
 }

@@ -356,6 +356,11 @@ impl Sessions {
         self
     }
 
+    /// The mode of sessions for which nobody has chosen one. A project can narrow it.
+    pub fn default_mode(&self) -> PolicyMode {
+        self.shared.policy.default_mode()
+    }
+
     /// Keeps tools from changing parlor's own folder `folder`, and from reading the secrets in it. Call it once for each
     /// such folder.
     #[must_use]

@@ -67,6 +67,11 @@ impl PolicySource {
         Self::new(settings, Arc::new(NoProjectPolicies))
     }
 
+    /// The mode of sessions for which nobody has chosen one.
+    pub(super) fn default_mode(&self) -> PolicyMode {
+        self.settings.mode
+    }
+
     /// The rules of a run in `folder` by `agent`; `None` if the agent is not under the policy. Fails if the rules of the
     /// project cannot be read: nobody knows then what they forbid.
     pub(super) fn for_run(
@@ -177,6 +182,11 @@ impl RunRules {
             NetworkAccess::Open => SandboxNetwork::Open,
         };
         Some(sandbox)
+    }
+
+    /// The usual secrets of the user with the folder `home`.
+    pub(super) fn secrets(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        Sandbox::new(self.mode(), &self.folder, home).hidden
     }
 
     /// What the policy says about a call, and the rule that "always" would remember.

@@ -216,7 +216,7 @@ impl<'a> FileSearch<'a> {
             (self.too_large, format!("larger than {GREP_FILE_BYTES} bytes")),
             (self.unreadable, "not readable".to_owned()),
             (self.too_deep, format!("deeper than {GREP_DEPTH} levels")),
-            (self.private, "in parlor's own state folder".to_owned()),
+            (self.private, "in parlor's own state folder or among the user's secrets".to_owned()),
             (self.crowded, format!("the rest of a folder with more than {LIST_FOLDER_ENTRIES} entries")),
         ] {
             if count > 0 {

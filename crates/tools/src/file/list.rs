@@ -166,7 +166,9 @@ impl Listing {
                 }
             };
         if fstat(&folder).is_ok_and(|stat| context.policy.is_private(&stat)) {
-            self.notes.push(format!("`{}` is parlor's own state folder and is not listed", path.display()));
+            let is_secret = fstat(&folder).is_ok_and(|stat| context.policy.is_secret(&stat));
+            let what = if is_secret { "has secrets of the user" } else { "is parlor's own state folder" };
+            self.notes.push(format!("`{}` {what} and is not listed", path.display()));
             return;
         }
         if found.more {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parlor_model::{Agent, Turn};
-use parlor_tools::{Policy, ToolContext};
+use parlor_tools::{Policy, RubyInterpreter, ToolContext};
 use parlor_undo::{ChangeRecorder, UndoStore};
 use parlor_vocab::{
     AgentId, Failure, FailureCode, MessageId, QuestionId, QuestionOutcome, RunId, SessionRefusal,
@@ -87,10 +87,11 @@ impl Actor {
                 return;
             }
         };
-        let home = self.deps.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
-        let sandbox = rules.as_ref().and_then(|rules| rules.sandbox(home, &self.state_folders));
+        let sandbox = rules.as_ref().and_then(|rules| rules.sandbox(self.user_home(), &self.state_folders));
         let changes = self.change_recorder(&run, &context.policy);
-        let context = ToolContext { sandbox: sandbox.map(Arc::new), changes, ..context };
+        // One of its own: that of the session may run without a sandbox, or with that of other rules.
+        let ruby = if sandbox.is_some() { RubyInterpreter::default() } else { context.ruby.clone() };
+        let context = ToolContext { sandbox: sandbox.map(Arc::new), ruby, changes, ..context };
         let mailbox = self.mailbox.clone();
         let tools = Arc::new(self.tool_sources.for_run(&self.deps.tools, &self.id));
         let (driver, handle) =
@@ -143,10 +144,18 @@ impl Actor {
         Ok(policy.with_home_of(&self.deps.env))
     }
 
+    /// The user's folder, whose secrets are hidden.
+    fn user_home(&self) -> Option<&Path> {
+        self.deps.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home))
+    }
+
     /// The folder, environment and limits for the tools of a run.
     fn tool_context(&self, folder: PathBuf, policy: Policy, rules: Option<&RunRules>) -> ToolContext {
-        let is_confined = rules.is_some_and(RunRules::is_confined);
-        let policy = if is_confined { policy.without_obeyed_changes() } else { policy };
+        let confining = rules.filter(|rules| rules.is_confined());
+        let policy = match confining {
+            Some(rules) => policy.without_obeyed_changes().without_secrets(rules.secrets(self.user_home())),
+            None => policy,
+        };
         let context = ToolContext::with_policy(folder, policy);
         let (env, background, ruby) =
             (Arc::clone(&self.deps.env), self.background.clone(), self.ruby.clone());

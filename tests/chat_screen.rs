@@ -1,11 +1,19 @@
 //! The screen of `parlor chat` on a real terminal: what a person types, and what a terminal emulator shows.
 #![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
+#[path = "models/api_format.rs"]
+#[allow(dead_code, reason = "the tests of models use the rest")]
+mod api_format;
 mod home;
+#[path = "models/scripted_server.rs"]
+#[allow(dead_code, reason = "the tests of models use the rest")]
+mod scripted_server;
 #[path = "home/terminal.rs"]
 mod terminal;
 
+use api_format::ApiFormat;
 use home::{Home, PARLOR};
+use scripted_server::{Reply, ScriptedServer};
 use terminal::{ENTER, Terminal};
 
 const CTRL_C: &str = "\x03";
@@ -198,6 +206,56 @@ async fn a_question_is_answered_with_a_key() {
     chat.send("/undo");
     chat.wait_until("the undone file", |_| !home.folder().join("new.txt").exists()).await;
     chat.send("/quit");
+    chat.wait_for_restored_terminal().await;
+}
+
+/// It is a person who sees the screen, so the question comes that only a person may be asked.
+#[tokio::test]
+async fn a_command_that_the_sandbox_made_fail_is_offered_once_more() {
+    let home = Home::new();
+    home.configure("parlor.toml", "[policy]\nenforce_all = true\n");
+    // Not in /tmp, which is private in a sandbox.
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let made = outside.path().join("made");
+    let mut chat = Chat::start_with(&home, &[], &[], 200, 50);
+    chat.wait_for(READY).await;
+    chat.send(&format!("!echo made >> {}", made.display()));
+    chat.wait_for("once more, without the sandbox?").await;
+    chat.wait_for("y yes, this time").await;
+    assert!(!made.exists());
+    chat.type_keys("n");
+    chat.wait_for("Denied: ").await;
+    chat.wait_until_idle().await;
+    assert!(!made.exists());
+    chat.send(&format!("!echo made >> {}; false", made.display()));
+    chat.wait_for("y yes, this time").await;
+    chat.type_keys("y");
+    chat.wait_for("Allowed: ").await;
+    chat.wait_until_idle().await;
+    assert_eq!(std::fs::read_to_string(&made).unwrap(), "made\n");
+    chat.type_keys(CTRL_D);
+    chat.wait_for_restored_terminal().await;
+}
+
+#[tokio::test]
+async fn a_new_project_is_trusted_with_a_key_before_the_model_is_asked() {
+    let api = ApiFormat::Chat;
+    let reply = Reply::Stream(api.text("Hello.") + &api.end());
+    let model = ScriptedServer::start(vec![reply]);
+    let home = api.home(&model.url, "");
+    std::fs::create_dir(home.folder().join(".git")).unwrap();
+    std::fs::write(home.folder().join("AGENTS.md"), "Always use tabs.").unwrap();
+    let mut chat = Chat::start_with(&home, &[], &[("SOME_API_KEY", "s3cret")], 200, 50);
+    chat.wait_for(READY).await;
+    chat.send("say hello");
+    chat.wait_for("Trust the project").await;
+    chat.wait_for("y yes, this time").await;
+    assert!(model.bodies().is_empty());
+    chat.type_keys("y");
+    chat.wait_for("\nHello.").await;
+    assert!(model.bodies()[0].to_string().contains("Always use tabs."));
+    chat.wait_until_idle().await;
+    chat.type_keys(CTRL_D);
     chat.wait_for_restored_terminal().await;
 }
 

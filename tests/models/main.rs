@@ -6,6 +6,7 @@
 #[path = "../home/mod.rs"]
 mod home;
 
+mod acp_child;
 mod agent_choice;
 mod aimock;
 mod api_format;

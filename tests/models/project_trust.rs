@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::acp_child::AcpChild;
 use crate::api_format::ApiFormat;
 use crate::client::Client;
 use crate::home::Home;
@@ -127,6 +128,27 @@ fn a_loaf_client_is_not_asked() {
     let said: Vec<&Value> = events.iter().filter(|event| event["type"] == "step.updated").collect();
     assert!(said.iter().any(|event| event.to_string().contains(LEFT_OUT)), "{events:?}");
     assert!(events.iter().all(|event| event["type"] != "question.asked"), "{events:?}");
+}
+
+#[test]
+fn an_editor_is_asked_before_the_first_prompt_reaches_the_model() {
+    for (option, is_obeyed) in [("once", true), ("deny", false)] {
+        let repository = NewRepository::new("");
+        let mut editor = AcpChild::start(&repository.home);
+        editor.prompt("hello with $greet");
+        let question = editor.question();
+        assert!(
+            question["params"]["toolCall"]["title"].to_string().contains("Trust the project"),
+            "{question}"
+        );
+        let options = question["params"]["options"].as_array().unwrap();
+        let ids: Vec<&Value> = options.iter().map(|option| &option["optionId"]).collect();
+        assert_eq!(ids, ["once", "always", "deny"]);
+        assert!(repository.model.bodies().is_empty(), "nothing is sent before the answer");
+        editor.choose(&question, option);
+        assert_eq!(editor.answer()["result"]["stopReason"], "end_turn");
+        assert_eq!(repository.is_obeyed(), is_obeyed, "{option}");
+    }
 }
 
 fn serve(home: &Home) -> Server {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::home::Home;
-use crate::loaf::Loaf;
+use crate::loaf::{CLIENT_NAME, Loaf};
 use crate::log::{checked_events, of_type};
 use crate::server::{Server, TOKEN};
 use crate::supr::{Socket, serve};
@@ -48,6 +48,8 @@ impl Asked {
         home.configure("parlor.toml", SETTINGS);
         home.configure("asking.toml", SCRIPT);
         let mut loaf = Loaf::start(&home).await;
+        // Only then the client knows the frames of questions.
+        loaf.server.call("rpc.handshake", json!({"client_name": CLIENT_NAME, "extensions": true})).await;
         loaf.send("go").await;
         let asked =
             loaf.frames().find("question", |line| line["params"]["type"] == "session.question.asked").await;
@@ -158,6 +160,29 @@ async fn a_question_outlives_its_client_and_is_answered_on_the_command_line() {
     assert_eq!(failed[0]["failure"]["message"], "the user refused this call: use make");
     let refused = asked.home.refuses(&["chat", "--session", &asked.session, "--answer", "once"]);
     assert!(refused.contains("asks no question"), "{refused}");
+}
+
+/// Without the handshake it would wait for an hour, for an answer to a frame that it does not know.
+#[tokio::test]
+async fn a_client_that_knows_no_questions_is_not_asked() {
+    let home = Home::new();
+    home.configure("parlor.toml", SETTINGS);
+    home.configure("asking.toml", SCRIPT);
+    let mut loaf = Loaf::start(&home).await;
+    loaf.send("go").await;
+    loaf.sees_end().await;
+    let server = serve(&home);
+    let mut plain = Socket::connect(server.http, "session_id=plain").await;
+    assert!(plain.send("message.send", json!({"content": "go"})).await);
+    plain.frames.until("end", |frame| frame["event_type"] == "run.completed").await;
+    for session in [home.last_session(), "plain".to_owned()] {
+        let events = checked_events(&home, &session);
+        assert!(of_type(&events, "question.asked").is_empty(), "{session}");
+        let failed = of_type(&events, "tool.failed");
+        assert_eq!(failed[0]["failure"]["code"], "POLICY_DENIED", "{failed:?}");
+        assert!(failed[0]["failure"]["message"].to_string().contains("nobody can be asked"), "{failed:?}");
+    }
+    assert!(!home.folder().join("made").exists());
 }
 
 #[tokio::test]

@@ -180,7 +180,9 @@ impl LoafMachine {
         let key = Some(turn.id.clone());
         let by = Some(self.out.sender());
         let text = turn.text.clone();
-        let input = UserInput { text, media, key, by, can_answer: true, ..UserInput::default() };
+        // A client without extensions does not know the frames of questions.
+        let can_answer = self.out.extensions;
+        let input = UserInput { text, media, key, by, can_answer, ..UserInput::default() };
         let is_watched = self.take_idle_watch(&session);
         self.running_turns.insert(session.clone(), turn_key.clone());
         self.make_room_for_watch(MAX_WATCHES);

@@ -203,8 +203,8 @@ impl SuprMachine {
     fn completed(&self, input: UserInput) -> Box<UserInput> {
         let (traceparent, by) = (self.params.traceparent.clone(), Some(Sender::at(DOOR)));
         // The frontends that know no questions do not ask for streams either.
-        let is_attended = self.params.streams;
-        Box::new(UserInput { traceparent, by, can_answer: true, is_attended, ..input })
+        let (can_answer, is_attended) = (self.params.streams, self.params.streams);
+        Box::new(UserInput { traceparent, by, can_answer, is_attended, ..input })
     }
 
     fn submit_steer(&mut self, session: SessionId, input: Box<UserInput>) {

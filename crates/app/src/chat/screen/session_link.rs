@@ -121,7 +121,9 @@ impl SessionLink {
         let agent = if is_shell { Some(AgentId::parse(LOCAL)?) } else { None };
         let choice = AgentChoice { agent, ..AgentChoice::default() };
         let by = Some(Sender::at(DOOR));
-        let input = UserInput { text, choice, by, can_answer: true, ..UserInput::default() };
+        // A person sees the screen.
+        let input =
+            UserInput { text, choice, by, can_answer: true, is_attended: true, ..UserInput::default() };
         self.execute(id, SessionCommand::Send { input, when_busy });
         Ok(created)
     }

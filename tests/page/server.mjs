@@ -57,11 +57,11 @@ export class Server {
   #pid = 0;
   #output = "";
 
-  /** On a terminal the server also prints the one-time link. */
-  constructor({ isOnTerminal = false, hasSupex = false, extraSettings = "", extraEnvironment = {} } = {}) {
+  /** On a terminal the server also prints the one-time link. `parent` is where its folder is created. */
+  constructor({ isOnTerminal = false, hasSupex = false, extraSettings = "", extraEnvironment = {}, parent = existsSync("/dev/shm") ? "/dev/shm" : tmpdir() } = {}) {
     Object.assign(this, { isOnTerminal, hasSupex, extraEnvironment });
     // In memory, because the files are deleted after the test anyway.
-    this.folder = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "parlor-page-"));
+    this.folder = mkdtempSync(join(parent, "parlor-page-"));
     // Separate from the folder in which agents work: their tools must not read the home.
     this.home = join(this.folder, "state");
     mkdirSync(this.home, { mode: 0o700 });

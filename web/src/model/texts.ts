@@ -1,8 +1,24 @@
 // The sentences that the page shows about runs and sessions.
 import { type QuestionOutcome, RUN_CANCELLED } from "../protocol/frames";
-import type { ChangedFile, FileInfo, SessionSummary, UndoResult } from "../protocol/http";
+import type { ChangedFile, FileInfo, PolicyMode, SessionSummary, UndoResult } from "../protocol/http";
 import { formatDuration, visibleText } from "./format";
 import { type Failure, pendingQuestion, type QuestionPart, type Turn } from "./turn";
+
+/** The modes of a session, from the narrowest to the widest, and what each means. */
+export const MODES: Record<PolicyMode, { name: string; meaning: string }> = {
+  "read-only": {
+    name: "Read only",
+    meaning: "The agent reads the project and changes nothing. Commands run in a sandbox, write private temporary files only, and read no secrets. Tools of other programs are asked about.",
+  },
+  workspace: {
+    name: "Workspace",
+    meaning: "The agent reads and writes the project. Commands run in a sandbox: they write nothing else, read no secrets, and reach only the hosts that a rule allows.",
+  },
+  full: {
+    name: "Full",
+    meaning: "The agent's commands can do everything that you can do on this machine. Only your rules hold.",
+  },
+};
 
 /** The last event of a session, such as `run completed`; empty if the server does not know it. */
 export function lastEventText({ last_event: event }: Pick<SessionSummary, "last_event">): string {

@@ -88,6 +88,16 @@ export interface Usage {
   models: { model: string; input_tokens: number; output_tokens: number; cost_micros: number }[];
 }
 
+/** How far the tools of agents reach. */
+export type PolicyMode = "read-only" | "workspace" | "full";
+
+/** The mode of a session: the chosen one if there is one, else the default of the settings. */
+export interface SessionMode {
+  mode: PolicyMode | null;
+  /** Older servers do not send it. */
+  default?: PolicyMode;
+}
+
 /** What is under a name; `mode` is octal. */
 export interface FileInfo {
   kind: "missing" | "file" | "folder" | "link" | "special";
@@ -190,6 +200,12 @@ export const loadEvents = (id: string, before: number | null): Promise<EventPage
 /** Answers a question. Fails with `RefusedError` and the status 409 if it was settled before. */
 export const answerQuestion = (session: string, question: string, answer: QuestionAnswer): Promise<void> =>
   requestNothing("POST", `${sessionPath(session)}/questions/${encodeURIComponent(question)}/answer`, answer);
+
+/** The mode of a session. Fails with `NotFoundError` before its first message. */
+export const loadMode = (session: string): Promise<SessionMode> => requestJson("GET", `${sessionPath(session)}/mode`);
+
+/** Chooses the mode of a session from its next run on. */
+export const chooseMode = (session: string, mode: PolicyMode): Promise<SessionMode> => requestJson("PUT", `${sessionPath(session)}/mode`, { mode });
 
 const runPath = (session: string, run: string): string => `${sessionPath(session)}/runs/${encodeURIComponent(run)}`;
 

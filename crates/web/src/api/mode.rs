@@ -17,12 +17,12 @@ use crate::body::json_object;
 use crate::response::{json as json_response, read_only, text};
 use crate::site::Site;
 
-/// The mode that was chosen for a session; `null` if the settings decide.
+/// The mode that was chosen for a session, `null` if the settings decide; and their mode.
 pub(crate) async fn read(State(site): State<Arc<Site>>, PathId(id): PathId) -> Response {
     let Ok(id) = SessionId::parse(&id) else { return SessionApiError::Unknown.response() };
     let sessions = &site.deps.sessions;
     let session = keeping_closed(sessions, &id, sessions.view_without_history(&id)).await;
-    session.map_or_else(error, |session| shown(session.mode()))
+    session.map_or_else(error, |session| shown(sessions, session.mode()))
 }
 
 /// Chooses the mode of a session, for its next runs.
@@ -43,7 +43,7 @@ pub(crate) async fn choose(State(site): State<Arc<Site>>, PathId(id): PathId, bo
     let Ok(id) = SessionId::parse(&id) else { return SessionApiError::Unknown.response() };
     let sessions = &site.deps.sessions;
     let chosen = sessions.execute(&id, SessionCommand::ChooseMode(mode));
-    keeping_closed(sessions, &id, chosen).await.map_or_else(error, |_| shown(Some(mode)))
+    keeping_closed(sessions, &id, chosen).await.map_or_else(error, |_| shown(sessions, Some(mode)))
 }
 
 /// Does `work` and closes the session again if it was not open, so that other processes can open it. A session that found
@@ -65,6 +65,7 @@ fn error(refusal: SessionRefusal) -> Response {
     SessionApiError::from(refusal).response()
 }
 
-fn shown(mode: Option<PolicyMode>) -> Response {
-    json_response(StatusCode::OK, &json!({ "mode": mode.map(PolicyMode::as_str) }))
+fn shown(sessions: &Sessions, mode: Option<PolicyMode>) -> Response {
+    let default = sessions.default_mode().as_str();
+    json_response(StatusCode::OK, &json!({ "mode": mode.map(PolicyMode::as_str), "default": default }))
 }

@@ -220,9 +220,12 @@ async fn sessions_are_found_and_renamed() {
 #[tokio::test]
 async fn the_mode_of_a_session_is_chosen_and_read() {
     let server = Server::start().await;
-    assert_eq!(server.request("GET /api/sessions/c/mode").await.json(), json!({"mode": null}));
+    assert_eq!(
+        server.request("GET /api/sessions/c/mode").await.json(),
+        json!({"mode": null, "default": "workspace"})
+    );
     let chosen = server.request_with_body("PUT /api/sessions/c/mode", r#"{"mode":"read-only"}"#).await;
-    assert_eq!(chosen.json(), json!({"mode": "read-only"}));
+    assert_eq!(chosen.json(), json!({"mode": "read-only", "default": "workspace"}));
     assert_eq!(server.request("GET /api/sessions/c/mode").await.json(), json!({"mode": "read-only"}));
     for body in ["", "{}", r#"{"mode":"root"}"#, r#"["full"]"#] {
         let refused = server.request_with_body("PUT /api/sessions/c/mode", body).await;

@@ -48,6 +48,39 @@ fn file_tools_do_not_change_what_the_sandbox_protects() {
     assert_eq!(fs::read_to_string(home.folder().join("sub/.git/config")).unwrap(), "new");
 }
 
+/// What code defines stays for the run. The next run may have other rules, so it has another interpreter.
+#[test]
+fn ruby_runs_in_the_sandbox_of_its_run() {
+    let ruby = |code: &str| format!("{{ tool = \"ruby\", args = {{ code = '{code}' }} }}");
+    // Not in /tmp, which is private in a sandbox.
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let made = outside.path().join("made");
+    let steps = [
+        ruby("$kept = $kept.to_i + 1"),
+        ruby("$kept += 1"),
+        ruby("File.write(\"in-project\", \"x\")"),
+        ruby(&format!("File.write(\"{}\", \"x\")", made.display())),
+    ];
+    let home = scripted("mode = \"workspace\"", &steps);
+    let failed = failures(&home);
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(failed[0].contains("made") && failed[0].contains("Errno::E"), "{failed:?}");
+    let session = home.last_session();
+    home.command(&["chat", "--session", &session, "go"]).env("HOME", home.folder()).output().unwrap();
+    let events = home.json(&["replay", &session, "--json"]);
+    let outputs: Vec<&str> = events
+        .iter()
+        .filter(|event| event["type"] == "tool.completed")
+        .map(|event| event["output"].as_str().unwrap())
+        .collect();
+    assert_eq!(outputs, ["=> 1", "=> 2", "=> 1", "=> 1", "=> 2", "=> 1"]);
+    assert!(!made.exists());
+    assert!(home.folder().join("in-project").exists());
+    let home = scripted("mode = \"read-only\"", &steps);
+    assert_eq!(failures(&home).len(), 2);
+    assert!(!home.folder().join("in-project").exists());
+}
+
 /// The sandbox hides them from commands too; here the home of the user is the project.
 #[test]
 fn file_tools_reach_no_secrets_in_a_home_that_is_the_project() {

@@ -171,11 +171,13 @@ async fn a_client_that_knows_no_questions_is_not_asked() {
     let mut loaf = Loaf::start(&home).await;
     loaf.send("go").await;
     loaf.sees_end().await;
+    let of_loaf = home.last_session();
     let server = serve(&home);
     let mut plain = Socket::connect(server.http, "session_id=plain").await;
     assert!(plain.send("message.send", json!({"content": "go"})).await);
-    plain.frames.until("end", |frame| frame["event_type"] == "run.completed").await;
-    for session in [home.last_session(), "plain".to_owned()] {
+    let ends = ["run.completed", "run.failed"];
+    plain.frames.until("end", |frame| ends.iter().any(|end| frame["event_type"] == *end)).await;
+    for session in [of_loaf, "plain".to_owned()] {
         let events = checked_events(&home, &session);
         assert!(of_type(&events, "question.asked").is_empty(), "{session}");
         let failed = of_type(&events, "tool.failed");

@@ -357,7 +357,7 @@ impl Sessions {
     }
 
     /// The mode of sessions for which nobody has chosen one. A project can narrow it.
-    pub fn default_mode(&self) -> PolicyMode {
+    pub fn default_mode(&self) -> parlor_vocab::PolicyMode {
         self.shared.policy.default_mode()
     }
 

@@ -61,7 +61,8 @@ module ParlorWorker
   def self.host_socket(name)
     return UNIXSocket.new("\0#{name}") unless name == "-"
 
-    socket = UNIXSocket.for_fd(STDIN.fcntl(Fcntl::F_DUPFD_CLOEXEC, 3))
+    socket = UNIXSocket.for_fd(STDIN.fcntl(Fcntl::F_DUPFD, 3))
+    socket.close_on_exec = true
     STDIN.reopen(File::NULL)
     socket.syswrite("u")
     socket

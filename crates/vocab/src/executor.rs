@@ -170,6 +170,8 @@ pub struct OutputPage {
     pub ending: Option<ProcessExit>,
     /// Whether the process has ended and all its output was read.
     pub is_closed: bool,
+    /// Whether its sandbox probably made it fail.
+    pub is_denied: bool,
 }
 
 /// A piece of output with its number.
@@ -203,6 +205,8 @@ pub enum ExecutorEvent {
         seq: u64,
         /// An exit status or a signal.
         ending: ProcessExit,
+        /// Whether its sandbox probably made it fail.
+        is_denied: bool,
     },
     /// A piece of the body of a streamed answer to [`ExecutorRequest::Http`].
     HttpBody {

@@ -11,13 +11,13 @@ pub(super) fn event(event: &ExecutorEvent) -> Vec<u8> {
     match event {
         ExecutorEvent::Process(event) => first_family(event),
         ExecutorEvent::SequencedOutput { process, chunk } => sequenced_output(process, chunk),
-        ExecutorEvent::SequencedExited { process, seq, ending } => jsonrpc::notification(
+        ExecutorEvent::SequencedExited { process, seq, ending, is_denied } => jsonrpc::notification(
             method::PROCESS_EXITED,
             &json!({
                 "processId": process.as_str(),
                 "seq": seq,
                 "exitCode": code::exit_code(*ending),
-                "sandboxDenied": false,
+                "sandboxDenied": is_denied,
             }),
         ),
         ExecutorEvent::HttpBody { request, seq, bytes, is_last, error } => jsonrpc::notification(

@@ -74,7 +74,7 @@ pub(super) fn output(page: &OutputPage) -> impl Serialize + '_ {
         exit_code: page.ending.map(code::exit_code),
         closed: page.is_closed,
         failure: None,
-        sandbox_denied: false,
+        sandbox_denied: page.is_denied,
     }
 }
 

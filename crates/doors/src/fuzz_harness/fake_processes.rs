@@ -109,6 +109,7 @@ impl<'a> FakeProcesses<'a> {
                     next_seq: last + 1,
                     ending: None,
                     is_closed: false,
+                    is_denied: choice.is_multiple_of(2),
                 })),
             },
             ExecutorRequest::Http(_) if choice.is_multiple_of(2) => {
@@ -145,7 +146,12 @@ impl<'a> FakeProcesses<'a> {
         let seq = *last;
         if !std::mem::replace(has_exited, true) {
             let ending = ProcessExit::Code(0);
-            return Some(Update::Event(ExecutorEvent::SequencedExited { process, seq, ending }));
+            return Some(Update::Event(ExecutorEvent::SequencedExited {
+                process,
+                seq,
+                ending,
+                is_denied: false,
+            }));
         }
         self.sequenced.remove(&process);
         Some(Update::Event(ExecutorEvent::SequencedClosed { process, seq }))

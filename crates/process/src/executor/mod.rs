@@ -1,6 +1,7 @@
 //! The backend of the exec door: the processes of the first family of methods, processes with numbered events, and files.
 
 mod copy;
+mod denial;
 mod environment;
 mod file_worker;
 mod files;
@@ -22,6 +23,7 @@ use parlor_vocab::{
 use tokio::time::{Instant, sleep_until};
 
 pub use self::copy::MAX_COPY_DEPTH;
+pub use self::denial::DENIAL_SEARCH_BYTES;
 use self::environment::describe;
 use self::file_worker::FileWorker;
 pub use self::file_worker::{FILE_WAIT, MAX_STUCK_FILES};

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::ExecutorUpdate;
+use super::denial::is_denied;
 use super::environment::variables;
 use super::intent::sandbox;
 use crate::{
@@ -100,7 +101,8 @@ impl SequencedProcesses {
             }
         })?;
         self.living.insert(number, start.process.clone());
-        self.by_id.insert(start.process, Entry::new(Some(process)));
+        let entry = Entry { is_sandboxed: sandbox.is_some(), ..Entry::new(Some(process)) };
+        self.by_id.insert(start.process, entry);
         Ok(ExecutorReply::SequencedStarted { is_sandboxed: sandbox.is_some() })
     }
 
@@ -207,7 +209,9 @@ impl SequencedProcesses {
             }
             ChildEvent::LeaderExited(ending) => self.report(number, |process, entry, seq| {
                 entry.ending = Some(ending);
-                ExecutorEvent::SequencedExited { process, seq, ending }
+                // What the process itself wrote was reported before its exit.
+                entry.is_denied = entry.is_sandboxed && is_denied(ending, &entry.chunks);
+                ExecutorEvent::SequencedExited { process, seq, ending, is_denied: entry.is_denied }
             }),
             ChildEvent::Exited(_) => {
                 self.report(number, |process, entry, seq| {
@@ -288,8 +292,11 @@ impl SequencedProcesses {
 struct Entry {
     /// `None` after the last event.
     process: Option<Process>,
+    is_sandboxed: bool,
     next_seq: u64,
     ending: Option<ProcessExit>,
+    /// Whether the sandbox probably made the process fail.
+    is_denied: bool,
     chunks: VecDeque<SequencedChunk>,
     /// The size of all `chunks`.
     chunk_bytes: usize,
@@ -300,8 +307,10 @@ impl Entry {
     fn new(process: Option<Process>) -> Self {
         Self {
             process,
+            is_sandboxed: false,
             next_seq: 1,
             ending: None,
+            is_denied: false,
             chunks: VecDeque::new(),
             chunk_bytes: 0,
             write_ids: VecDeque::new(),
@@ -356,7 +365,8 @@ impl Entry {
             (Some(_), Some(last)) => last.seq + 1,
             _ => self.next_seq,
         };
-        OutputPage { chunks, next_seq, ending: self.ending, is_closed: self.is_closed() }
+        let (ending, is_closed, is_denied) = (self.ending, self.is_closed(), self.is_denied);
+        OutputPage { chunks, next_seq, ending, is_closed, is_denied }
     }
 }
 

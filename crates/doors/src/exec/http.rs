@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::bounded::Few;
 use super::code::FrameError;
 use super::decode::params_object;
 use super::wire::{ByteChunk, MAX_HTTP_HEADERS};
@@ -17,7 +18,7 @@ struct HttpParams {
     method: String,
     url: String,
     #[serde(default)]
-    headers: Vec<Header>,
+    headers: Few<Header, MAX_HTTP_HEADERS>,
     body_base64: Option<ByteChunk>,
     timeout_ms: Option<u64>,
     redirect_policy: Option<RedirectPolicy>,
@@ -48,10 +49,7 @@ pub(super) fn request(params: Option<&RawValue>) -> Result<ExecutorRequest, Fram
     if params.request_id.len() > MAX_ID_BYTES {
         return invalid(format!("requestId has more than {MAX_ID_BYTES} bytes"));
     }
-    if params.headers.len() > MAX_HTTP_HEADERS {
-        return invalid(format!("there are more than {MAX_HTTP_HEADERS} headers"));
-    }
-    if params.headers.iter().any(|header| header.value_env_var.is_some()) {
+    if params.headers.0.iter().any(|header| header.value_env_var.is_some()) {
         // Not announced, so clients do not send it: variables of the server may be credentials.
         return invalid("valueEnvVar is not supported".to_owned());
     }
@@ -59,7 +57,7 @@ pub(super) fn request(params: Option<&RawValue>) -> Result<ExecutorRequest, Fram
         id: params.request_id,
         method: params.method,
         url: params.url,
-        headers: params.headers.into_iter().map(|header| (header.name, header.value)).collect(),
+        headers: params.headers.0.into_iter().map(|header| (header.name, header.value)).collect(),
         body: params.body_base64.map(|body| body.0).unwrap_or_default(),
         time_limit: params.timeout_ms.map(Duration::from_millis),
         follows_redirects: params.redirect_policy != Some(RedirectPolicy::Stop),

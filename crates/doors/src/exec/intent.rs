@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use parlor_vocab::{PathAccess, PathRule, SandboxIntent};
 use serde::Deserialize;
 
+use super::bounded::Few;
 use super::code::FrameError;
 use super::uri;
 use super::wire::MAX_SANDBOX_ENTRIES;
@@ -17,17 +18,20 @@ use super::wire::MAX_SANDBOX_ENTRIES;
 #[serde(rename_all = "camelCase")]
 pub(super) struct SandboxParam {
     permissions: Permissions,
-    #[serde(flatten)]
-    folders: Folders,
+    // Not flattened, which would hold all other members in memory.
+    cwd: Option<String>,
+    workspace_roots: Option<Roots>,
     /// File methods have the folders here.
     policy_context: Option<Folders>,
 }
+
+type Roots = Few<String, MAX_SANDBOX_ENTRIES>;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Folders {
     cwd: Option<String>,
-    workspace_roots: Option<Vec<String>>,
+    workspace_roots: Option<Roots>,
 }
 
 #[derive(Deserialize)]
@@ -43,7 +47,7 @@ struct FileSystem {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
-    entries: Vec<RuleParam>,
+    entries: Few<RuleParam, MAX_SANDBOX_ENTRIES>,
 }
 
 #[derive(Deserialize)]
@@ -53,18 +57,14 @@ struct RuleParam {
     missing_path_behavior: Option<String>,
 }
 
+/// Not an enum with a tag, which would hold all other members in memory.
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum RulePath {
-    Path {
-        path: String,
-    },
-    Special {
-        value: SpecialPath,
-    },
-    /// A kind that cannot be enforced, such as `glob_pattern`.
-    #[serde(other)]
-    Other,
+struct RulePath {
+    /// Also kinds that cannot be enforced, such as `glob_pattern`.
+    #[serde(rename = "type")]
+    kind: String,
+    path: Option<String>,
+    value: Option<SpecialPath>,
 }
 
 #[derive(Deserialize)]
@@ -96,11 +96,8 @@ impl SandboxParam {
 
     fn rules(&self) -> Result<SandboxIntent, FrameError> {
         let files = self.permissions.file_system.as_ref().filter(|files| files.kind == "restricted");
-        let entries = &files.ok_or(FrameError::SandboxRefused)?.entries;
+        let entries = &files.ok_or(FrameError::SandboxRefused)?.entries.0;
         let roots = self.workspace_roots()?;
-        if entries.len() > MAX_SANDBOX_ENTRIES || roots.len() > MAX_SANDBOX_ENTRIES {
-            return Err(FrameError::SandboxRefused);
-        }
         let allows_network = match self.permissions.network.as_deref() {
             Some("enabled") => true,
             Some("restricted") => false,
@@ -113,18 +110,16 @@ impl SandboxParam {
             let rule = |path| PathRule { path, access, skips_missing };
             rules.extend(paths(&entry.path, &roots)?.into_iter().map(rule));
         }
-        let cwd = self.folders().find_map(|folders| folders.cwd.as_deref()).map(absolute).transpose()?;
+        let context = self.policy_context.as_ref().and_then(|context| context.cwd.as_deref());
+        let cwd = context.or(self.cwd.as_deref()).map(absolute).transpose()?;
         let project = roots.into_iter().next().or(cwd).ok_or(FrameError::SandboxRefused)?;
         Ok(SandboxIntent { rules, project, allows_network })
     }
 
-    fn folders(&self) -> impl Iterator<Item = &Folders> {
-        self.policy_context.iter().chain([&self.folders])
-    }
-
     fn workspace_roots(&self) -> Result<Vec<PathBuf>, FrameError> {
-        let roots = self.folders().find_map(|folders| folders.workspace_roots.as_deref());
-        roots.unwrap_or_default().iter().map(|root| absolute(root)).collect()
+        let context = self.policy_context.as_ref().and_then(|context| context.workspace_roots.as_ref());
+        let roots = context.or(self.workspace_roots.as_ref());
+        roots.into_iter().flat_map(|roots| &roots.0).map(|root| absolute(root)).collect()
     }
 }
 
@@ -139,10 +134,10 @@ fn access(name: &str) -> Result<PathAccess, FrameError> {
 
 /// The paths that an entry is about.
 fn paths(path: &RulePath, roots: &[PathBuf]) -> Result<Vec<PathBuf>, FrameError> {
-    let special = match path {
-        RulePath::Path { path } => return Ok(vec![absolute(path)?]),
-        RulePath::Special { value } => value,
-        RulePath::Other => return Err(FrameError::SandboxRefused),
+    let special = match (path.kind.as_str(), &path.path, &path.value) {
+        ("path", Some(path), _) => return Ok(vec![absolute(path)?]),
+        ("special", _, Some(value)) => value,
+        _ => return Err(FrameError::SandboxRefused),
     };
     match (special.kind.as_str(), special.subpath.as_deref()) {
         ("root", None) => Ok(vec![PathBuf::from("/")]),
@@ -217,6 +212,20 @@ mod tests {
         let secret = PathRule { skips_missing: false, ..rule("/secret", PathAccess::Denied) };
         assert_eq!(intent.rules[4..], [secret]);
         assert_eq!((intent.project, intent.allows_network), ("/p".into(), false));
+    }
+
+    #[test]
+    fn entries_and_folders_are_limited() {
+        let entry = special("root", None, "read");
+        let is_decoded = |entries: usize, roots: usize| {
+            let param = json!({
+                "permissions": restricted(&vec![entry.clone(); entries].into()), "cwd": "file:///",
+                "workspaceRoots": vec!["file:///p"; roots],
+            });
+            serde_json::from_value::<SandboxParam>(param).is_ok_and(|param| param.for_process().is_ok())
+        };
+        assert!(is_decoded(MAX_SANDBOX_ENTRIES, MAX_SANDBOX_ENTRIES));
+        assert!(!is_decoded(MAX_SANDBOX_ENTRIES + 1, 1) && !is_decoded(1, MAX_SANDBOX_ENTRIES + 1));
     }
 
     #[test]

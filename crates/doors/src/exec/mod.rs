@@ -22,8 +22,8 @@ pub use uri::{path_from_uri, uri_from_path};
 pub use wire::{
     ByteChunk, DEFAULT_OUTPUT_BYTES_CAP, ExecExitedNotification, ExecOutputDeltaNotification,
     ExecOutputStream, ExecParams, ExecResponse, InitializeParams, InitializeResponse, MAX_HTTP_HEADERS,
-    MAX_ITEMS, MAX_PATTERN_BYTES, MAX_PATTERNS, MAX_SANDBOX_ENTRIES, MAX_SET_VARIABLES, PROTOCOL_VERSION,
-    TerminateParams, TerminateResponse, WriteParams, WriteResponse, method,
+    MAX_ITEMS, MAX_PATTERN_BYTES, MAX_PATTERNS, MAX_SANDBOX_ENTRIES, MAX_SET_VARIABLES, MAX_URI_BYTES,
+    PROTOCOL_VERSION, TerminateParams, TerminateResponse, WriteParams, WriteResponse, method,
 };
 
 /// The longest request id that the door accepts, in bytes. The door stores the id until it has answered the request.

@@ -418,9 +418,11 @@ fn file_intent(sandbox: Option<&SandboxParam>) -> Result<Option<Box<SandboxInten
 fn file_path(text: &str) -> Result<PathBuf, FrameError> {
     uri::to_path(text).map_err(|error| match error {
         UriError::Foreign(_) => FrameError::FileInput(error.to_string()),
-        UriError::NoScheme | UriError::OtherScheme(_) | UriError::NulByte | UriError::EscapedSlash => {
-            invalid(error.to_string())
-        }
+        UriError::NoScheme
+        | UriError::OtherScheme(_)
+        | UriError::NulByte
+        | UriError::EscapedSlash
+        | UriError::TooLong { .. } => invalid(error.to_string()),
     })
 }
 

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use super::wire::MAX_URI_BYTES;
+
 /// Why a text is not the URI of a file of this machine.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UriError {
@@ -19,6 +21,12 @@ pub(super) enum UriError {
     /// A part has an escaped `/`, which no name of a file has: behind it `..` would not be resolved.
     #[error("invalid URI: the name of a file contains no `/`; write it without an escape")]
     EscapedSlash,
+    /// It is longer than any path. Taking it apart costs many times its length.
+    #[error("invalid URI: {bytes} bytes, and the limit is {MAX_URI_BYTES}")]
+    TooLong {
+        /// The length of the URI.
+        bytes: usize,
+    },
     /// It names another host, or a drive.
     #[error("`{0}` is not a path of this machine")]
     Foreign(String),
@@ -26,6 +34,9 @@ pub(super) enum UriError {
 
 /// The path of a URI: escapes are decoded, `.` and `..` resolved, and a query or fragment is dropped.
 pub(super) fn to_path(uri: &str) -> Result<PathBuf, UriError> {
+    if uri.len() > MAX_URI_BYTES {
+        return Err(UriError::TooLong { bytes: uri.len() });
+    }
     let (scheme, rest) = uri.split_once(':').filter(|(name, _)| is_scheme(name)).ok_or(UriError::NoScheme)?;
     if !scheme.eq_ignore_ascii_case("file") {
         return Err(UriError::OtherScheme(scheme.to_ascii_lowercase()));
@@ -133,6 +144,14 @@ mod tests {
         ] {
             assert_eq!(to_path(uri), Ok(PathBuf::from(path)), "{uri}");
         }
+    }
+
+    #[test]
+    fn a_uri_of_the_largest_size_is_accepted_and_a_longer_one_is_refused() {
+        let uri = |bytes: usize| format!("file:///{}", "a".repeat(bytes - 8));
+        assert!(to_path(&uri(MAX_URI_BYTES)).is_ok());
+        let bytes = MAX_URI_BYTES + 1;
+        assert_eq!(to_path(&uri(bytes)), Err(UriError::TooLong { bytes }));
     }
 
     #[test]

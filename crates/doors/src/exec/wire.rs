@@ -31,6 +31,9 @@ pub const MAX_SET_VARIABLES: usize = 4096;
 /// The most entries and folders of a sandbox intent.
 pub const MAX_SANDBOX_ENTRIES: usize = 256;
 
+/// The longest `file:` URI: that of the longest path of Linux with all bytes escaped is shorter.
+pub const MAX_URI_BYTES: usize = 32 << 10;
+
 /// The most headers of an `http/request`.
 pub const MAX_HTTP_HEADERS: usize = 128;
 

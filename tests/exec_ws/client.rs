@@ -10,6 +10,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
@@ -49,6 +51,17 @@ impl Client {
 
     pub(crate) async fn send_text(&mut self, text: &str) {
         self.socket.send(Message::text(text)).await.unwrap();
+    }
+
+    /// Sends a text in frames of a size.
+    pub(crate) async fn send_fragments(&mut self, text: &str, size: usize) {
+        let mut pieces = text.as_bytes().chunks(size).peekable();
+        let mut kind = Data::Text;
+        while let Some(piece) = pieces.next() {
+            let frame = Frame::message(piece.to_vec(), OpCode::Data(kind), pieces.peek().is_none());
+            self.socket.send(Message::Frame(frame)).await.unwrap();
+            kind = Data::Continue;
+        }
     }
 
     pub(crate) async fn send_binary(&mut self, bytes: Vec<u8>) {

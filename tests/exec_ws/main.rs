@@ -8,6 +8,7 @@ mod cuts;
 mod handshake;
 mod http;
 mod recorded;
+mod rust_client;
 mod server;
 
 use std::path::Path;
@@ -52,6 +53,18 @@ async fn messages_may_be_binary_and_broken_ones_are_answered() {
         let prefix = "failed to parse websocket JSON-RPC message from exec-server websocket";
         assert!(text.starts_with(prefix), "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_message_may_come_in_many_frames_and_have_many_values() {
+    let server = Server::start();
+    let mut client = Client::connect(server.exec).await;
+    client.open(None).await.unwrap();
+    let message = json!({"id": 7, "method": "environment/status", "ignored": "x".repeat(40 << 20)});
+    client.send_fragments(&message.to_string(), 1 << 20).await;
+    assert_eq!(client.frame().await, json!({"id": 7, "result": {"status": "ready"}}));
+    assert_eq!(client.call("process/start", vec![0; 300_000].into()).await, Err(-32602));
+    assert_eq!(client.call("environment/status", json!(null)).await, Ok(json!({"status": "ready"})));
 }
 
 #[tokio::test]

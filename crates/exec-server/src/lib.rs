@@ -30,8 +30,9 @@
 //! ```
 
 pub use parlor_client::exec::{
-    ExecDirectoryEntry, ExecFileMetadata, ExecFinished, ExecOutput, ExecServerClient, ExecServerError,
-    ExecServerLaunchCommand, ExecServerProcess, MAX_PENDING_CALLS, OUTPUT_BACKLOG_BYTES,
+    ExecDirectoryEntry, ExecFileMetadata, ExecFinished, ExecOutput, ExecOutputPage, ExecProcess,
+    ExecProcessEvent, ExecProcessParams, ExecProcessPosition, ExecProcessStream, ExecServerClient,
+    ExecServerError, ExecServerLaunchCommand, ExecServerProcess, MAX_PENDING_CALLS, OUTPUT_BACKLOG_BYTES,
 };
 pub use parlor_doors::exec::{
     ByteChunk, DEFAULT_OUTPUT_BYTES_CAP, ExecExitedNotification, ExecOutputDeltaNotification,

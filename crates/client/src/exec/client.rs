@@ -10,7 +10,7 @@ use super::{ExecServerError, ExecServerLaunchCommand, ExecServerProcess, launch}
 use crate::child::process::ChildStatus;
 
 /// The default client name in the handshake.
-const CLIENT_NAME: &str = "parlor-client";
+pub(super) const CLIENT_NAME: &str = "parlor-client";
 
 /// A connection to an exec server. Clones are handles on the same connection.
 ///
@@ -36,6 +36,7 @@ const CLIENT_NAME: &str = "parlor-client";
 #[derive(Clone, Debug)]
 pub struct ExecServerClient {
     connection: Arc<ExecConnection>,
+    session: Option<Arc<str>>,
 }
 
 impl ExecServerClient {
@@ -73,10 +74,24 @@ impl ExecServerClient {
         }
         // The notification is queued before any other request can be, so the server never gets one too early.
         connection.notify(method::INITIALIZED, &serde_json::Map::new()).await?;
-        Ok(Self { connection: Arc::new(connection) })
+        Ok(Self::with_session(connection, None))
+    }
+
+    pub(super) fn with_session(connection: ExecConnection, session: Option<String>) -> Self {
+        Self { connection: Arc::new(connection), session: session.map(Into::into) }
+    }
+
+    /// The id of the session, with which [`resume_websocket`](Self::resume_websocket) goes on when the connection is lost. `None`
+    /// if the session ends with the connection.
+    pub fn session_id(&self) -> Option<&str> {
+        self.session.as_deref()
     }
 
     pub(super) fn connection(&self) -> &ExecConnection {
+        &self.connection
+    }
+
+    pub(super) fn shared_connection(&self) -> &Arc<ExecConnection> {
         &self.connection
     }
 

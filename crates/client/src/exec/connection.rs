@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use parlor_doors::exec::MAX_LINE_BYTES;
+use parlor_doors::exec::{MAX_LINE_BYTES, method};
 use parlor_doors::jsonrpc::{self, RequestId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
 use super::ExecServerError;
+use super::events::ProcessEvents;
 use super::handler::ExecHandler;
 use super::output::ProcessOutput;
 use super::pending::{PendingRequest, PendingRequests};
@@ -75,6 +76,29 @@ impl ExecConnection {
     ) -> Result<(), ExecServerError> {
         let (reply, answer) = oneshot::channel();
         self.submit(method, params, PendingRequest::Start { process, reply }).await?;
+        self.connection.answer(answer, |_| ()).await
+    }
+
+    /// Like [`start`](Self::start), for a process with numbered events.
+    pub(super) async fn start_numbered(
+        &self,
+        params: &impl Serialize,
+        process: Arc<ProcessEvents>,
+    ) -> Result<(), ExecServerError> {
+        let (reply, answer) = oneshot::channel();
+        let request = PendingRequest::StartNumbered { process, reply };
+        self.submit(method::PROCESS_START, params, request).await?;
+        self.connection.answer(answer, |_| ()).await
+    }
+
+    /// Reads what a process did before this connection, and passes it to `process` together with its further events.
+    pub(super) async fn catch_up(
+        &self,
+        params: &impl Serialize,
+        process: Arc<ProcessEvents>,
+    ) -> Result<(), ExecServerError> {
+        let (reply, answer) = oneshot::channel();
+        self.submit(method::PROCESS_READ, params, PendingRequest::CatchUp { process, reply }).await?;
         self.connection.answer(answer, |_| ()).await
     }
 

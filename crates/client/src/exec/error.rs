@@ -54,6 +54,23 @@ pub enum ExecServerError {
     /// id could not be told apart.
     #[error("process id {0:?} is in use by a process of this client that has not exited")]
     DuplicateProcess(String),
+    /// The server no longer retains all output of a process that a new connection goes on with, or skipped a number.
+    #[error("output of process {process_id:?} is lost: the server no longer retains all of it")]
+    OutputLost {
+        /// The process.
+        process_id: String,
+    },
+    /// A write to a process that was started without a terminal and without a standard input.
+    #[error("process {0:?} has no standard input; start it with `stdin()` or `tty()`")]
+    NoInput(String),
+    /// The address is no WebSocket URL, or the server there refused the connection.
+    #[error("cannot connect to {url}: {reason}")]
+    Address {
+        /// The address.
+        url: String,
+        /// What is wrong with it, or the server's answer.
+        reason: String,
+    },
     /// The process that the call was for has exited.
     #[error("process {0:?} has exited")]
     ProcessExited(String),

@@ -1,5 +1,6 @@
 //! Handles the frames of an exec server: answers go to their callers, output and exits to their processes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use parlor_doors::exec::{
@@ -10,6 +11,7 @@ use parlor_doors::jsonrpc::{Envelope, ErrorObject, RequestId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::events::{Chunk, EventsEnd, ExecProcessEvent, Page, ProcessEvents};
 use super::output::{ProcessEnd, ProcessOutput};
 use super::pending::{PendingRequest, PendingRequests};
 use super::{ExecOutput, ExecServerError};
@@ -62,6 +64,29 @@ impl ExecHandler {
                     self.on_exit(&process, exited.exit_code);
                 }
             }
+            method::PROCESS_OUTPUT => {
+                let NumberedParams { process_id, .. } = decode(method, params)?;
+                if let Some(process) = self.numbered(&process_id) {
+                    let chunk: Chunk = decode(method, params)?;
+                    self.on_event(&process, (chunk.seq, Some(chunk.event()))).await;
+                }
+            }
+            method::PROCESS_EXITED => {
+                let exited: NumberedParams<'_> = decode(method, params)?;
+                if let Some(process) = self.numbered(&exited.process_id) {
+                    let event = ExecProcessEvent::Exited {
+                        exit_code: exited.exit_code.unwrap_or(-1),
+                        is_sandbox_denied: exited.sandbox_denied,
+                    };
+                    self.on_event(&process, (exited.seq, Some(event))).await;
+                }
+            }
+            method::PROCESS_CLOSED => {
+                let NumberedParams { process_id, seq, .. } = decode(method, params)?;
+                if let Some(process) = self.numbered(&process_id) {
+                    self.on_event(&process, (seq, None)).await;
+                }
+            }
             // Newer servers may send notifications that this client does not know.
             _ => {}
         }
@@ -90,6 +115,29 @@ impl ExecHandler {
                 let started = decode_started(&process, result);
                 let _ = reply.send(started.as_ref().map(|_| ()).map_err(Clone::clone));
                 self.on_started(&process, started?).await;
+            }
+            (
+                PendingRequest::StartNumbered { process, reply } | PendingRequest::CatchUp { process, reply },
+                Err(refusal),
+            ) => {
+                self.link.with_pending(|pending| pending.remove_numbered(&process.process_id));
+                let _ = reply.send(Err(refusal.into()));
+            }
+            (PendingRequest::StartNumbered { reply, .. }, Ok(_)) => drop(reply.send(Ok(()))),
+            (PendingRequest::CatchUp { process, reply }, Ok(result)) => {
+                let page: Page = serde_json::from_str(result.get()).map_err(|error| {
+                    ExecServerError::protocol(&format!("result of `{}`: {error}", method::PROCESS_READ))
+                })?;
+                match process.caught_up(page) {
+                    Ok(events) => {
+                        let _ = reply.send(Ok(()));
+                        self.push(&process, events).await;
+                    }
+                    Err(error) => {
+                        self.link.with_pending(|pending| pending.remove_numbered(&process.process_id));
+                        let _ = reply.send(Err(error));
+                    }
+                }
             }
         }
         Ok(())
@@ -126,9 +174,48 @@ impl ExecHandler {
         }
     }
 
+    async fn on_event(&mut self, process: &Arc<ProcessEvents>, event: (u64, Option<ExecProcessEvent>)) {
+        match process.arrived(event) {
+            Ok(events) => self.push(process, events).await,
+            Err(error) => {
+                self.link.with_pending(|pending| pending.remove_numbered(&process.process_id));
+                process.end(EventsEnd::Lost(error));
+            }
+        }
+    }
+
+    /// Puts events into the process's backlog, and waits if there is no room.
+    async fn push(&mut self, process: &ProcessEvents, events: Vec<(u64, Option<ExecProcessEvent>)>) {
+        for event in events {
+            // Before the handle learns of it, so that the caller can go on with the id at once.
+            if event.1.is_none() {
+                self.link.with_pending(|pending| pending.remove_numbered(&process.process_id));
+            }
+            if let Err(event) = process.try_push(event) {
+                self.link.deliver(&mut self.status, process.push(event)).await;
+            }
+        }
+    }
+
+    fn numbered(&self, process_id: &str) -> Option<Arc<ProcessEvents>> {
+        self.link.with_pending(|pending| pending.numbered(process_id))
+    }
+
     fn process(&self, process_id: &str) -> Option<Arc<ProcessOutput>> {
         self.link.with_pending(|pending| pending.process(process_id))
     }
+}
+
+/// The params of the notifications about a process with numbered events; each has some.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NumberedParams<'a> {
+    #[serde(borrow)]
+    process_id: Cow<'a, str>,
+    seq: u64,
+    exit_code: Option<i32>,
+    #[serde(default)]
+    sandbox_denied: bool,
 }
 
 fn decode<'a, T: Deserialize<'a>>(method: &str, params: Option<&'a RawValue>) -> Result<T, ExecServerError> {

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::ExecServerError;
+use super::events::{EventsEnd, ProcessEvents};
 use super::output::{ProcessEnd, ProcessOutput};
 use crate::child::link::PendingTable;
 
@@ -21,6 +22,10 @@ pub(super) enum PendingRequest {
     Call { process: Option<Arc<ProcessOutput>>, reply: ReplySender<Box<RawValue>> },
     /// The start of a process, whose output may arrive before the answer.
     Start { process: Arc<ProcessOutput>, reply: ReplySender<()> },
+    /// The start of a process with numbered events.
+    StartNumbered { process: Arc<ProcessEvents>, reply: ReplySender<()> },
+    /// The read of what a process did before this connection.
+    CatchUp { process: Arc<ProcessEvents>, reply: ReplySender<()> },
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +33,8 @@ pub(super) struct PendingRequests {
     requests: HashMap<i64, (PendingRequest, OwnedSemaphorePermit)>,
     /// The processes that have not exited, by id. Also those whose handle is gone, because their id is still in use.
     processes: HashMap<String, Arc<ProcessOutput>>,
+    /// The processes with numbered events whose last event has not arrived. Their ids are independent of the others.
+    numbered: HashMap<String, Arc<ProcessEvents>>,
 }
 
 impl PendingRequests {
@@ -54,6 +61,16 @@ impl PendingRequests {
                     free.insert(Arc::clone(process));
                 }
             },
+            PendingRequest::StartNumbered { process, .. } | PendingRequest::CatchUp { process, .. } => {
+                match self.numbered.entry(process.process_id.clone()) {
+                    Entry::Occupied(used) => {
+                        return Err(ExecServerError::DuplicateProcess(used.key().clone()));
+                    }
+                    Entry::Vacant(free) => {
+                        free.insert(Arc::clone(process));
+                    }
+                }
+            }
         }
         self.requests.insert(id, (request, slot));
         Ok(())
@@ -76,6 +93,16 @@ impl PendingRequests {
         }
     }
 
+    /// The process with numbered events and this id.
+    pub(super) fn numbered(&self, process_id: &str) -> Option<Arc<ProcessEvents>> {
+        self.numbered.get(process_id).cloned()
+    }
+
+    /// Forgets a process with numbered events, after its last one.
+    pub(super) fn remove_numbered(&mut self, process_id: &str) {
+        self.numbered.remove(process_id);
+    }
+
     fn is_running(&self, process: &Arc<ProcessOutput>) -> bool {
         self.processes.get(&process.process_id).is_some_and(|found| Arc::ptr_eq(found, process))
     }
@@ -89,7 +116,9 @@ impl PendingTable for PendingRequests {
             // A send fails only if the caller no longer waits.
             let _ = match request {
                 PendingRequest::Call { reply, .. } => reply.send(Err(error.clone())).is_ok(),
-                PendingRequest::Start { reply, .. } => reply.send(Err(error.clone())).is_ok(),
+                PendingRequest::Start { reply, .. }
+                | PendingRequest::StartNumbered { reply, .. }
+                | PendingRequest::CatchUp { reply, .. } => reply.send(Err(error.clone())).is_ok(),
             };
         }
     }
@@ -97,6 +126,9 @@ impl PendingTable for PendingRequests {
     fn fail_streams(&mut self, error: &ExecServerError) {
         for process in std::mem::take(&mut self.processes).into_values() {
             process.end(ProcessEnd::Lost(error.clone()));
+        }
+        for process in std::mem::take(&mut self.numbered).into_values() {
+            process.end(EventsEnd::Lost(error.clone()));
         }
     }
 }

@@ -399,7 +399,7 @@ fn the_mcp_page_names_every_method_tool_and_limit() {
 
 #[test]
 fn every_numbered_edge_case_has_a_proof() {
-    for (door, edges) in [("synaps", 51), ("supr", 48), ("loaf", 60)] {
+    for (door, edges) in [("synaps", 51), ("supr", 48), ("loaf", 60), ("exec", 60)] {
         let page = read(&format!("docs/protocols/{door}.md"));
         let table = page.split("| edge | proof |").nth(1).expect("the table of edges");
         let rows = table.lines().filter_map(|line| line.strip_prefix("| "));

@@ -239,3 +239,65 @@ async fn parlor_runs_programs_as_codex_exec_server_does() {
     }
     assert!(errors.is_empty(), "{} of {} cases:\n{}", errors.len(), CASES.len(), errors.join("\n"));
 }
+
+/// Scripts that a sandbox stops, or that fail by themselves, on pipes: codex cannot start a terminal in a sandbox.
+const SANDBOXED: &[&str] = &[
+    "touch ../outside",
+    "touch ../outside || exit 5",
+    "touch ../outside; exit 0",
+    "cat no-such-file",
+    "exit 3",
+    "echo text > inside",
+    "echo Permission denied; exit 1",
+    "echo Permission denied >&2; exit 126",
+    "echo Permission denied; kill -9 $$",
+    "kill -SYS $$",
+];
+
+/// The exit codes and `sandboxDenied` of all sandboxed scripts.
+async fn sandboxed(program: &str, args: &[&str], home: &std::path::Path) -> Vec<(Value, Value)> {
+    let project = home.join("project");
+    std::fs::create_dir_all(&project).expect("a folder");
+    let mut server = ExecServer::start(Dialect::Codex, program, args, home).await;
+    let project = format!("file://{}", project.display());
+    let entry = |kind: &str, access: &str| json!({"path": {"type": "special", "value": {"kind": kind}}, "access": access});
+    let entries = [entry("root", "read"), entry("project_roots", "write")];
+    let files = json!({"type": "restricted", "entries": entries});
+    let mut seen = Vec::new();
+    for script in SANDBOXED {
+        let params = json!({
+            "processId": script, "argv": ["/bin/sh", "-c", script], "cwd": project,
+            "env": {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}, "tty": false,
+            "sandbox": {
+                "permissions": {"type": "managed", "file_system": files, "network": "restricted"},
+                "cwd": project, "workspaceRoots": [project], "windowsSandboxLevel": "disabled",
+                "useLegacyLandlock": false,
+            },
+        });
+        server.send(json!({"id": 2, "method": "process/start", "params": params})).await;
+        loop {
+            let frame = server.next().await;
+            assert!(frame.get("error").is_none(), "{frame}");
+            if frame["method"] == "process/exited" && frame["params"]["processId"] == *script {
+                seen.push((frame["params"]["exitCode"].clone(), frame["params"]["sandboxDenied"].clone()));
+                break;
+            }
+        }
+    }
+    seen
+}
+
+#[tokio::test]
+#[ignore = "needs the peers: make peers"]
+async fn parlor_reports_what_a_sandbox_stops_as_codex_exec_server_does() {
+    // Not in the folder for temporary files, which the sandbox lets be written.
+    let folder = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (parlor_home, codex_home) = (folder(), folder());
+    let codex = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/bin/codex");
+    let expected = sandboxed(codex, &["exec-server", "--listen", "stdio"], codex_home.path()).await;
+    assert!(expected.iter().any(|(_, is_denied)| *is_denied == true), "{expected:?}");
+    let seen = sandboxed(env!("CARGO_BIN_EXE_parlor"), &["stdio", "exec"], parlor_home.path()).await;
+    for ((script, seen), expected) in SANDBOXED.iter().zip(seen).zip(expected) {
+        assert_eq!(seen, expected, "{script}");
+    }
+}

@@ -32,9 +32,23 @@ enum Step {
     Type(&'static str),
     /// A patch.
     Patch(&'static str),
+    /// A tool of an MCP server, and its arguments.
+    Mcp(&'static str, &'static str, Value),
 }
 
 fn steps() -> Vec<Step> {
+    let mut steps = steps_without_mcp();
+    steps.extend([
+        Step::Mcp("lines", "read_file", json!({"path": "AGENTS.md"})),
+        Step::Mcp("lines", "shell", json!({"command": "pwd | grep -o work$"})),
+        Step::Mcp("web", "read_file", json!({"path": "AGENTS.md"})),
+    ]);
+    steps
+}
+
+/// The steps for a connection that is cut at each output of a process. MCP servers begin beside the first requests for files, and
+/// the CLI gives up requests in flight when its connection is lost, with any server.
+fn steps_without_mcp() -> Vec<Step> {
     vec![
         // Between the streams no order is promised, so the second text comes later.
         Step::Call("exec_command", json!({"cmd": "echo out; sleep 0.5; echo err >&2; exit 3"})),
@@ -57,10 +71,24 @@ fn steps() -> Vec<Step> {
             "*** Begin Patch\n*** Update File: sub/new.txt\n*** Move to: sub/moved.txt\n@@\n-one\n+uno\n two\n\
              *** End Patch\n",
         ),
+        Step::Patch("*** Begin Patch\n*** Update File: sub/moved.txt\n@@\n uno\n-two\n+dos\n*** End Patch\n"),
         Step::Call("exec_command", json!({"cmd": "ls sub; cat sub/moved.txt"})),
         Step::Patch("*** Begin Patch\n*** Delete File: sub/moved.txt\n*** End Patch\n"),
         Step::Call("exec_command", json!({"cmd": "ls -a sub; head -c 300000 /dev/zero | wc -c"})),
         Step::Call("view_image", json!({"path": "dot.png"})),
+    ]
+}
+
+/// Commands that a sandbox stops, and some that it does not. On pipes only: the CLI's own server cannot start a terminal in a
+/// sandbox.
+fn forbidden_steps() -> Vec<Step> {
+    vec![
+        Step::Call("exec_command", json!({"cmd": "touch ../outside || exit 5"})),
+        Step::Call("exec_command", json!({"cmd": "touch ../outside 2>&1; echo went on"})),
+        Step::Call("exec_command", json!({"cmd": "echo x > .git/config"})),
+        Step::Call("exec_command", json!({"cmd": "echo text > inside && cat inside"})),
+        Step::Call("exec_command", json!({"cmd": "cat /no/such/file"})),
+        Step::Call("exec_command", json!({"cmd": "ls; ls ..; cat .git/config 2>&1"})),
     ]
 }
 
@@ -70,11 +98,11 @@ struct Heard {
     /// The results of the tool calls, without what differs from run to run.
     results: Vec<String>,
     has_instructions: bool,
+    has_skill: bool,
 }
 
 /// The stub of the Responses API.
-async fn serve_model(listener: TcpListener, heard: Arc<Mutex<Heard>>) {
-    let steps = steps();
+async fn serve_model(listener: TcpListener, steps: Vec<Step>, heard: Arc<Mutex<Heard>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let mut stream = BufReader::new(stream);
         let Some(body) = read_request(&mut stream).await else { continue };
@@ -82,6 +110,7 @@ async fn serve_model(listener: TcpListener, heard: Arc<Mutex<Heard>>) {
             let mut heard = heard.lock().unwrap();
             let text = body.to_string();
             heard.has_instructions |= text.contains("the cat is called Tom");
+            heard.has_skill |= text.contains("brews tea at four");
             let outputs = body["input"].as_array().into_iter().flatten();
             let outputs: Vec<&Value> = outputs
                 .filter(|item| item["type"].as_str().is_some_and(|kind| kind.ends_with("_output")))
@@ -151,6 +180,11 @@ fn item(steps: &[Step], done: usize, last: &str) -> Value {
             "type": "custom_tool_call", "id": call_id, "call_id": call_id, "name": "apply_patch",
             "input": patch, "status": "completed",
         }),
+        Some(Step::Mcp(server, tool, arguments)) => {
+            let mut call = function(tool, arguments.clone());
+            call["namespace"] = format!("mcp__{server}").into();
+            call
+        }
         None => json!({
             "type": "message", "role": "assistant", "id": "m",
             "content": [{"type": "output_text", "text": "all done"}],
@@ -167,9 +201,16 @@ fn shown(output: &Value) -> String {
 fn normalized(text: &str) -> String {
     let lines =
         text.lines().filter(|line| !line.starts_with("Chunk ID: ") && !line.starts_with("Wall time: "));
+    // A result of an MCP server is JSON in one line.
+    let lines = lines.map(|line| match line.split_once("Wall time: ") {
+        Some((before, rest)) => {
+            format!("{before}{}", rest.split_once(" seconds").map_or(rest, |(_, rest)| rest))
+        }
+        None => line.to_owned(),
+    });
     let lines = lines.map(|line| match line.split_once("session ID ") {
         Some((before, _)) => format!("{before}session ID N"),
-        None => line.to_owned(),
+        None => line,
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -181,6 +222,7 @@ enum Executor {
     ParlorSocket,
     /// A relay cuts every connection in place of the first output.
     ParlorSocketCut,
+    CodexStdio,
     Codex,
 }
 
@@ -218,15 +260,42 @@ async fn start_server(executor: Executor, home: &Path) -> SocketServer {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let served = loop {
+    let served = served(home).await;
+    let token = token(home).await;
+    SocketServer { _child: child, address: served["exec"].as_str().unwrap().parse().unwrap(), token }
+}
+
+/// Starts a server with MCP on HTTP, whose tools work in `work`. Returns its address.
+async fn start_mcp_server(home: &Path, work: &Path) -> (Child, String) {
+    std::fs::create_dir(home).unwrap();
+    let child = Command::new(PARLOR)
+        .args(["serve", "--no-supex", "--listen", "127.0.0.1:0"])
+        .env("PARLOR_HOME", home)
+        .current_dir(work)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let served = served(home).await;
+    (child, served["http"].as_str().unwrap().to_owned())
+}
+
+/// The token of a server.
+async fn token(home: &Path) -> Option<String> {
+    let output = Command::new(PARLOR).arg("token").env("PARLOR_HOME", home).output().await.unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().next().map(str::to_owned)
+}
+
+/// Waits until a server has named its addresses.
+async fn served(home: &Path) -> Value {
+    loop {
         match std::fs::read_to_string(home.join("serve.json")) {
-            Ok(text) => break serde_json::from_str::<Value>(&text).unwrap(),
+            Ok(text) => return serde_json::from_str(&text).unwrap(),
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
-    };
-    let token = Command::new(PARLOR).arg("token").env("PARLOR_HOME", home).output().await.unwrap().stdout;
-    let token = String::from_utf8(token).unwrap().lines().next().map(str::to_owned);
-    SocketServer { _child: child, address: served["exec"].as_str().unwrap().parse().unwrap(), token }
+    }
 }
 
 /// Passes bytes on, and cuts each connection in place of the first output of a process. Not where an answer is under way:
@@ -266,8 +335,8 @@ const FULL_ACCESS: &str = "danger-full-access";
 const WORKSPACE_WRITE: &str = "workspace-write";
 const READ_ONLY: &str = "read-only";
 
-/// Runs all steps with an executor, and returns their results.
-async fn results(executor: Executor, sandbox: &str) -> Vec<String> {
+/// Runs steps with an executor, and returns their results.
+async fn results(executor: Executor, sandbox: &str, steps: Vec<Step>) -> Vec<String> {
     let folder =
         tempfile::Builder::new().prefix("codex-cli").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let [home, work, server_home] = ["home", "work", "server"].map(|name| folder.path().join(name));
@@ -275,22 +344,37 @@ async fn results(executor: Executor, sandbox: &str) -> Vec<String> {
         std::fs::create_dir(path).unwrap();
     }
     std::fs::write(work.join("AGENTS.md"), "the cat is called Tom\n").unwrap();
+    let skill = work.join(".agents/skills/tea");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(skill.join("SKILL.md"), "---\nname: tea\ndescription: brews tea at four\n---\n").unwrap();
+    std::fs::create_dir(work.join(".git")).unwrap();
     std::fs::write(work.join("dot.png"), base64_simd::STANDARD.decode_to_vec(PICTURE).unwrap()).unwrap();
 
     let model = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", model.local_addr().unwrap());
     let heard: Arc<Mutex<Heard>> = Arc::default();
-    let stub = tokio::spawn(serve_model(model, Arc::clone(&heard)));
-    let config = format!(
+    let stub = tokio::spawn(serve_model(model, steps, Arc::clone(&heard)));
+    let (_mcp, mcp_address) = start_mcp_server(&folder.path().join("mcp"), &work).await;
+    // The MCP server on HTTP is on loopback.
+    std::fs::write(server_home.join("parlor.toml"), "[exec]\nallow_private_urls = true\n").unwrap();
+    let mut config = format!(
         "model = \"gpt-5.5\"\nmodel_provider = \"stub\"\n[model_providers.stub]\nname = \"stub\"\n\
          base_url = \"{url}\"\nwire_api = \"responses\"\n"
     );
+    if executor != Executor::ParlorSocketCut {
+        let mcp_home = folder.path().join("mcp");
+        let mcp_token = token(&mcp_home).await.unwrap();
+        config.push_str(&mcp_servers(&work, &mcp_home, &mcp_address, &mcp_token));
+    }
     std::fs::write(home.join("config.toml"), config).unwrap();
     let mut environment =
         "default = \"box\"\ninclude_local = false\n[[environments]]\nid = \"box\"\n".to_owned();
     let cuts: Arc<Mutex<usize>> = Arc::default();
     let mut server = None;
-    if executor == Executor::ParlorStdio {
+    if executor == Executor::CodexStdio {
+        environment
+            .push_str(&format!("program = \"{CODEX}\"\nargs = [\"exec-server\", \"--listen\", \"stdio\"]\n"));
+    } else if executor == Executor::ParlorStdio {
         environment.push_str(&format!("program = \"{PARLOR}\"\nargs = [\"stdio\", \"exec\"]\n"));
         environment.push_str(&format!("env = {{ PARLOR_HOME = \"{}\" }}\n", server_home.display()));
     } else {
@@ -311,12 +395,26 @@ async fn results(executor: Executor, sandbox: &str) -> Vec<String> {
     stub.abort();
     let heard = heard.lock().unwrap();
     assert!(heard.has_instructions, "{executor:?}: AGENTS.md was not read");
+    assert!(heard.has_skill, "{executor:?}: the skill was not read");
     if executor == Executor::ParlorSocketCut {
         let cuts = *cuts.lock().unwrap();
         assert!(cuts > 3, "only {cuts} cuts");
         eprintln!("codex CLI: {cuts} cuts");
     }
     heard.results.clone()
+}
+
+/// The settings of two MCP servers on the executor, one on pipes and one on HTTP.
+fn mcp_servers(work: &Path, home: &Path, address: &str, token: &str) -> String {
+    let (work, home) = (work.display(), home.display());
+    format!(
+        "[mcp_servers.lines]\nenvironment_id = \"box\"\ncommand = \"{PARLOR}\"\nargs = [\"stdio\", \"mcp\"]\n\
+         cwd = \"{work}\"\nenv = {{ PARLOR_HOME = \"{home}\" }}\n\
+         default_tools_approval_mode = \"approve\"\n\
+         [mcp_servers.web]\nenvironment_id = \"box\"\nurl = \"http://{address}/mcp\"\n\
+         http_headers = {{ Authorization = \"Bearer {token}\" }}\n\
+         default_tools_approval_mode = \"approve\"\n"
+    )
 }
 
 async fn run_cli(home: &Path, work: &PathBuf, sandbox: &str) {
@@ -345,7 +443,7 @@ async fn run_cli(home: &Path, work: &PathBuf, sandbox: &str) {
 #[ignore = "needs the peers: make peers"]
 async fn the_codex_cli_gets_the_same_results_from_parlor_as_from_its_own_server() {
     assert!(Path::new(CODEX).exists(), "run scripts/peers.sh first");
-    let expected = results(Executor::Codex, FULL_ACCESS).await;
+    let expected = results(Executor::Codex, FULL_ACCESS, steps()).await;
     assert_eq!(expected.len(), steps().len(), "{expected:#?}");
     for (step, result) in expected.iter().enumerate() {
         eprintln!(
@@ -353,17 +451,47 @@ async fn the_codex_cli_gets_the_same_results_from_parlor_as_from_its_own_server(
             result.chars().take(200).collect::<String>().replace('\n', " | ")
         );
     }
-    for executor in [Executor::ParlorStdio, Executor::ParlorSocket, Executor::ParlorSocketCut] {
-        assert_eq!(results(executor, FULL_ACCESS).await, expected, "{executor:?}");
+    for executor in [Executor::CodexStdio, Executor::ParlorStdio, Executor::ParlorSocket] {
+        assert_eq!(results(executor, FULL_ACCESS, steps()).await, expected, "{executor:?}");
         eprintln!("codex CLI: {executor:?} gives the same results");
     }
     // Its own server cannot start a terminal in a sandbox, so the results are compared with those of full access.
     for executor in [Executor::ParlorStdio, Executor::ParlorSocket] {
-        assert_eq!(results(executor, WORKSPACE_WRITE).await, expected, "{executor:?} in the sandbox");
+        assert_eq!(
+            results(executor, WORKSPACE_WRITE, steps()).await,
+            expected,
+            "{executor:?} in the sandbox"
+        );
         eprintln!("codex CLI: {executor:?} gives the same results in the sandbox {WORKSPACE_WRITE}");
     }
-    let read_only = results(Executor::ParlorStdio, READ_ONLY).await;
-    assert_eq!(read_only[..6], expected[..6], "these steps only read");
-    assert!(!read_only[8].contains("moved.txt\n"), "the patches must not be applied: {}", read_only[8]);
-    eprintln!("codex CLI: in the sandbox {READ_ONLY} nothing is written");
+    for sandbox in [FULL_ACCESS, WORKSPACE_WRITE] {
+        let cut = results(Executor::ParlorSocketCut, sandbox, steps_without_mcp()).await;
+        assert_eq!(cut, expected[..steps_without_mcp().len()], "with cuts, in {sandbox}");
+        eprintln!("codex CLI: with a connection that is cut it gives the same results in {sandbox}");
+    }
+    for executor in [Executor::ParlorStdio, Executor::ParlorSocket] {
+        let read_only = results(executor, READ_ONLY, steps()).await;
+        assert_eq!(read_only[..6], expected[..6], "these steps only read");
+        assert!(!read_only[9].contains("moved.txt\n"), "the patches must not be applied: {}", read_only[9]);
+        eprintln!("codex CLI: {executor:?} in the sandbox {READ_ONLY} writes nothing");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs the peers: make peers"]
+async fn the_codex_cli_learns_the_same_of_commands_that_a_sandbox_stops() {
+    assert!(Path::new(CODEX).exists(), "run scripts/peers.sh first");
+    for sandbox in [WORKSPACE_WRITE, READ_ONLY] {
+        let expected = results(Executor::CodexStdio, sandbox, forbidden_steps()).await;
+        for result in &expected {
+            eprintln!("codex CLI in {sandbox}: {}", result.replace('\n', " | "));
+        }
+        for executor in [Executor::ParlorStdio, Executor::ParlorSocket] {
+            assert_eq!(
+                results(executor, sandbox, forbidden_steps()).await,
+                expected,
+                "{executor:?} in {sandbox}"
+            );
+        }
+    }
 }

@@ -151,7 +151,7 @@ impl Drop for Server {
 }
 
 /// How many bytes the base64 in this line decodes to.
-fn payload(line: &[u8]) -> usize {
+pub(crate) fn payload(line: &[u8]) -> usize {
     let mark = br#""chunk":""#;
     let Some(start) = memmem::find(&line[..line.len().min(512)], mark).map(|at| at + mark.len()) else {
         return 0;

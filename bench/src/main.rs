@@ -6,6 +6,7 @@
 
 mod exec;
 mod exec_server;
+mod executor;
 mod growth;
 mod loaf;
 mod log;
@@ -34,6 +35,9 @@ const PRODUCE: &str = "produce";
 
 /// With this argument, the program measures only the exec door, which needs its peer.
 const EXEC: &str = "exec";
+
+/// With this argument, the program measures only the exec door as the executor of the codex CLI, beside the CLI's own.
+const EXECUTOR: &str = "executor";
 
 /// With this argument, the program measures only the supex door, which needs no peer.
 const SUPEX: &str = "supex";
@@ -99,6 +103,11 @@ fn main() -> anyhow::Result<()> {
             print(&exec_table(absolute(&parlor)?, absolute(&codex)?)?);
             Ok(())
         }
+        (Some(executor::CHATTER), None, None, None) => executor::chatter(),
+        (Some(EXECUTOR), Some(parlor), Some(codex), None) => {
+            print(&executor::tables(executor::measure(absolute(&parlor)?, absolute(&codex)?)?));
+            Ok(())
+        }
         (Some(LOAF), Some(parlor), None, None) => {
             print(&loaf::table(&loaf::measure(&absolute(&parlor)?)?));
             Ok(())
@@ -136,6 +145,7 @@ fn main() -> anyhow::Result<()> {
             let synaps = synaps::measure(&parlor, &absolute(&synaps)?)?;
             let codex = absolute(&codex)?;
             let exec = exec_table(parlor.clone(), codex.clone())?;
+            let executor = executor::tables(executor::measure(parlor.clone(), codex.clone())?);
             let sandbox = sandbox_tables(&parlor, &codex)?;
             let supex = supex::table(&supex::measure(&parlor)?);
             let supr = supr::table(&supr::measure(&parlor)?);
@@ -146,13 +156,13 @@ fn main() -> anyhow::Result<()> {
             let sharing = sharing::table(&sharing::measure(&parlor)?);
             let synaps = synaps::table(&synaps);
             let tables = format!(
-                "{exec}\n{sandbox}\n{sessions}\n{postgres}\n{sharing}\n{synaps}\n{supex}\n{supr}\n{loaf}\n{models}"
+                "{exec}\n{executor}\n{sandbox}\n{sessions}\n{postgres}\n{sharing}\n{synaps}\n{supex}\n{supr}\n{loaf}\n{models}"
             );
             print_and_save(&tables, &PathBuf::from(results))
         }
         _ => bail!(
             "usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|loaf|models|sharing|supex|supr PARLOR, \
-             or parlor-bench growth|postgres, or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec PARLOR CODEX, or parlor-bench sandbox [PARLOR CODEX]"
+             or parlor-bench growth|postgres, or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec|executor PARLOR CODEX, or parlor-bench sandbox [PARLOR CODEX]"
         ),
     }
 }

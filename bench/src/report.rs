@@ -67,7 +67,8 @@ pub(crate) fn page(tables: &str) -> anyhow::Result<String> {
          Figures depend on the machine and on what else it does; the ratios, taken within one run, are what\n\
          to compare. The limit of the first row is the same program writing the same bytes into a pipe of 1 MiB that is only read;\n\
          of the second, a loop of spawn and wait in Rust. The peer is `codex exec-server` from the npm package\n\
-         `@openai/codex`, on stdio, speaking its own protocol of today. The peer of the synaps door is `synaps rpc` from\n\
+         `@openai/codex`, on stdio, speaking its own protocol of today. In the second table parlor speaks that protocol, too, on stdio and\n\
+         on WebSockets. The peer of the synaps door is `synaps rpc` from\n\
          the crate `synaps`, without a key; idle is after one turn.\n\n\
          {tables}"
     ))

@@ -1,5 +1,6 @@
-// The TypeScript SDK as a client: a tool, a cancelled turn, and the session in a second process. The SDK validates every
-// frame against the stable schema. Usage: sdk.mjs PARLOR FOLDER
+// The TypeScript SDK as a client: a tool that is allowed and one that is refused, a cancelled turn, and the session in a
+// second process. The SDK validates every frame against the stable schema. The policy must ask about `shell`.
+// Usage: sdk.mjs PARLOR FOLDER
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -9,16 +10,27 @@ import * as acp from "@agentclientprotocol/sdk";
 const [parlor, folder] = process.argv.slice(2);
 const { agent: agentMethods, client: clientMethods } = acp.methods;
 
+/** The kind of option that the next permission requests are answered with, and the titles of those that came. */
+let permission = "allow_once";
+const asked = [];
+
 /** Starts parlor, runs `talk` with the updates that arrive, and waits until parlor has ended. */
 async function withAgent(talk) {
   const child = spawn(parlor, ["stdio", "acp"], { stdio: ["pipe", "pipe", "inherit"] });
   const exited = once(child, "exit");
   const updates = [];
   const waiting = [];
-  const client = acp.client({ name: "sdk" }).onNotification(clientMethods.session.update, ({ params }) => {
-    updates.push(params.update);
-    waiting.splice(0).forEach((wake) => wake());
-  });
+  const client = acp
+    .client({ name: "sdk" })
+    .onNotification(clientMethods.session.update, ({ params }) => {
+      updates.push(params.update);
+      waiting.splice(0).forEach((wake) => wake());
+    })
+    .onRequest(clientMethods.session.requestPermission, ({ params }) => {
+      asked.push(params.toolCall.title);
+      const { optionId } = params.options.find((option) => option.kind === permission);
+      return { outcome: { outcome: "selected", optionId } };
+    });
   const until = async (found) => {
     while (!updates.some(found)) await new Promise((wake) => waiting.push(wake));
   };
@@ -49,6 +61,14 @@ await withAgent(async (agent, updates, until) => {
   assert.equal((await prompt(agent, sessionId, "!echo from the tool")).stopReason, "end_turn");
   const done = updates.find((update) => update.sessionUpdate === "tool_call_update" && update.status === "completed");
   assert.match(JSON.stringify(done.content), /from the tool/);
+  assert.equal(asked.length, 1);
+
+  permission = "reject_once";
+  const allowed = updates.length;
+  assert.equal((await prompt(agent, sessionId, "!echo refused")).stopReason, "end_turn");
+  const statuses = updates.slice(allowed).map((update) => update.status);
+  assert(statuses.includes("failed") && !statuses.includes("completed"), `${statuses}`);
+  assert.match(asked[1], /echo refused/);
 
   const before = updates.length;
   const turn = prompt(agent, sessionId, "/wait 600");
@@ -59,7 +79,7 @@ await withAgent(async (agent, updates, until) => {
 
 await withAgent(async (agent, updates) => {
   await agent.request(agentMethods.session.load, { sessionId, cwd: folder, mcpServers: [] });
-  assert.match(texts(updates, "user_message_chunk"), /!echo from the tool/);
+  assert.match(texts(updates, "user_message_chunk"), /!echo from the tool.*!echo refused.*\/wait 600/);
   assert.match(texts(updates, "agent_message_chunk"), /from the tool/);
   assert.equal((await prompt(agent, sessionId, "/say and again")).stopReason, "end_turn");
   assert.match(texts(updates, "agent_message_chunk"), /and again$/);

@@ -5,8 +5,8 @@ use parlor_vocab::{Failure, FailureCode, LoginFailure, SessionRefusal};
 use serde_json::json;
 
 use super::{
-    MAX_BLOCKS, MAX_FRAME_BYTES, MAX_FRAME_VALUES, MAX_LOGINS, MAX_MCP_SERVER_BYTES, MAX_PROMPTS,
-    MAX_SESSIONS,
+    MAX_BLOCKS, MAX_FRAME_BYTES, MAX_FRAME_VALUES, MAX_ID_BYTES, MAX_LOGINS, MAX_MCP_SERVER_BYTES,
+    MAX_PROMPTS, MAX_SESSIONS,
 };
 
 /// How many bytes of a client's own text an error quotes.
@@ -32,6 +32,10 @@ pub(super) fn too_many_values() -> Error {
         ErrorCode::InvalidRequest,
         format!("Invalid request: the frame has more than {MAX_FRAME_VALUES} JSON values"),
     )
+}
+
+pub(super) fn id_too_long() -> Error {
+    invalid_request(&format!("`id` is longer than {MAX_ID_BYTES} bytes"))
 }
 
 pub(super) fn not_an_object() -> Error {

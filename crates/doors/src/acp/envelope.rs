@@ -4,7 +4,7 @@ use agent_client_protocol_schema::v1::{Error, RequestId};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{MAX_FRAME_VALUES, code};
+use super::{MAX_FRAME_VALUES, MAX_ID_BYTES, code};
 
 /// A decoded envelope. Parameters and results are not decoded yet.
 #[derive(Debug)]
@@ -94,6 +94,7 @@ impl<'a> Members<'a> {
     fn classify(self) -> Result<Envelope<'a>, Malformed> {
         let id = match self.id {
             None => None,
+            Some(raw) if raw.get().len() > MAX_ID_BYTES => return Err(malformed(None, code::id_too_long())),
             Some(raw) => Some(serde_json::from_str(raw.get()).map_err(|_| {
                 malformed(None, code::invalid_request("`id` must be a string, a 64-bit integer or null"))
             })?),
@@ -162,6 +163,14 @@ mod tests {
             };
             assert_eq!(serde_json::to_string(&decoded).unwrap(), id);
         }
+    }
+
+    #[test]
+    fn an_id_above_the_limit_is_refused() {
+        let frame = |letters| format!(r#"{{"id":"{}","method":"m"}}"#, "i".repeat(letters));
+        assert!(Envelope::decode(frame(MAX_ID_BYTES - 2).as_bytes()).is_ok());
+        let (id, error) = *Envelope::decode(frame(MAX_ID_BYTES - 1).as_bytes()).unwrap_err();
+        assert_eq!((id, i32::from(error.code)), (RequestId::Null, -32600));
     }
 
     #[test]

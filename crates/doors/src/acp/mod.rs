@@ -35,6 +35,9 @@ pub const DOOR: &str = "acp";
 /// The longest frame that a client may send.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
 
+/// The longest id of a request, in bytes of JSON. Answers repeat it.
+pub const MAX_ID_BYTES: usize = 1024;
+
 /// How many JSON values a frame may contain. A tree of many tiny values takes a hundred times the memory of its text.
 pub const MAX_FRAME_VALUES: usize = 200_000;
 

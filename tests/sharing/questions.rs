@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
+use crate::acp::Acp;
 use crate::client::Client;
 use crate::home::Home;
 use crate::loaf::{CLIENT_NAME, Loaf};
@@ -194,4 +195,27 @@ async fn a_run_that_is_stopped_withdraws_its_question() {
     asked.loaf.sees_end().await;
     assert_eq!(asked.outcomes(), ["withdrawn"]);
     assert_eq!(asked.made(), None);
+}
+
+#[tokio::test]
+async fn an_editor_that_closes_a_session_is_asked_again_when_it_loads_it() {
+    let mut asked = Asked::begin().await;
+    let mut editor = Acp::join(&asked.home, &asked.session).await;
+    let is_asked = |frame: &Value| frame["method"] == "session/request_permission";
+    let first = editor.process.frames.until("a request", is_asked).await;
+    editor.call("session/close", json!({"sessionId": asked.session})).await;
+    let is_taken_back =
+        |frame: &Value| frame["method"] == "$/cancel_request" && frame["params"]["requestId"] == first["id"];
+    editor.process.frames.until("the end of the request", is_taken_back).await;
+
+    let load = json!({"sessionId": asked.session, "cwd": asked.home.folder(), "mcpServers": []});
+    editor.call("session/load", load).await;
+    let second = editor.process.frames.until("another request", is_asked).await;
+    for (request, option) in [(&first, "deny"), (&second, "once")] {
+        let outcome = json!({"outcome": "selected", "optionId": option});
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": {"outcome": outcome}});
+        editor.process.write(&answer).await;
+    }
+    asked.loaf.sees_text("I have ended.").await;
+    assert_eq!(asked.made().as_deref(), Some("made\n"), "a late answer changes nothing");
 }

@@ -168,6 +168,8 @@ impl AcpMachine {
         let Some((request, kind)) = self.sessions.remove(id).and_then(|session| session.ending) else {
             return;
         };
+        // Questions of other clients' runs stay with those clients, and with this one if it opens the session again.
+        self.take_back_all(id);
         let leave = RegistryRequest::Release(id.clone());
         match kind {
             EndingKind::Close => self.out.registry(leave, Pending::Release(request)),

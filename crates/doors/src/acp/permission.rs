@@ -36,7 +36,9 @@ impl OpenSession {
             }
             QuestionEvent::Settled { question, outcome } => {
                 let asked = self.question.take_if(|asked| asked.id == *question);
-                if let Some(asked) = asked.filter(|_| outcome.is_allowed()) {
+                // In the history no call was shown as waiting.
+                let is_shown = outcome.is_allowed() && !self.is_replaying();
+                if let Some(asked) = asked.filter(|_| is_shown) {
                     self.push_status(effects, &asked, ToolCallStatus::InProgress);
                 }
                 effects.push(Effect::Settled(question.clone()));
@@ -90,7 +92,16 @@ impl AcpMachine {
 
     /// Takes a question back that is settled, if the client has not answered it.
     pub(super) fn take_back(&mut self, question: &QuestionId) {
-        let asked = self.questions.extract_if(|_, asked| asked.question == *question);
+        self.take_back_if(|asked| asked.question == *question);
+    }
+
+    /// Takes all questions of a session back that the client closes.
+    pub(super) fn take_back_all(&mut self, session: &SessionId) {
+        self.take_back_if(|asked| asked.session == *session);
+    }
+
+    fn take_back_if(&mut self, is_taken_back: impl Fn(&AskedQuestion) -> bool) {
+        let asked = self.questions.extract_if(|_, asked| is_taken_back(asked));
         let numbers: Vec<i64> = asked.map(|(number, _)| number).collect();
         for number in numbers {
             let cancel = CancelRequestNotification::new(RequestId::Number(number));

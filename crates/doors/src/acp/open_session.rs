@@ -103,8 +103,6 @@ pub(super) struct Call {
     /// Whether the input is complete. Before that the client sees a pending call.
     pub(super) is_called: bool,
     pub(super) output: OutputTail,
-    /// How many bytes of output the client's display terminal has.
-    pub(super) shown_bytes: usize,
     /// When the output was last shown to a client without display terminals.
     pub(super) shown_at: Option<Instant>,
     /// Whether there is output that such a client has not got yet.
@@ -118,7 +116,6 @@ impl Call {
             tool,
             is_called: false,
             output: OutputTail::default(),
-            shown_bytes: 0,
             shown_at: None,
             has_unshown_output: false,
         }

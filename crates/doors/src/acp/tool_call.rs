@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use super::{OUTPUT_TAIL_BYTES, RAW_BYTES, TEXT_PIECE_BYTES, TITLE_BYTES, encode};
 use crate::truncate::truncate_bytes;
 
+/// Stands in a display terminal for output that nobody can show there any more.
+const GAP: &str = "[… some output is not shown …]";
+
 /// What a client is shown of a call before its result.
 #[derive(Debug, PartialEq)]
 pub(super) struct CallDescription {
@@ -135,8 +138,27 @@ impl OutputTail {
     }
 
     pub(super) fn content(&self) -> ToolCallContent {
-        let start = self.0.ceil_char_boundary(self.0.len().saturating_sub(OUTPUT_TAIL_BYTES));
-        fenced(self.0.get(start..).unwrap_or_default())
+        fenced(self.last())
+    }
+
+    fn last(&self) -> &str {
+        last_bytes(&self.0)
+    }
+}
+
+fn last_bytes(text: &str) -> &str {
+    text.get(text.ceil_char_boundary(text.len().saturating_sub(OUTPUT_TAIL_BYTES))..).unwrap_or_default()
+}
+
+/// What a display terminal lacks of a call's whole output, after the output that it was shown live. Of a long output, the engine
+/// shows only a part live, and the result leaves out the middle.
+pub(super) fn unshown_output(output: &str, shown: &OutputTail) -> String {
+    let shown = shown.last().trim_end();
+    match output.rfind(shown).and_then(|start| output.get(start + shown.len()..)) {
+        Some(rest) if rest.trim().is_empty() && !shown.is_empty() => String::new(),
+        Some(rest) if !shown.is_empty() => rest.to_owned(),
+        Some(_) => output.to_owned(),
+        None => format!("\n{GAP}\n{}", last_bytes(output)),
     }
 }
 
@@ -167,6 +189,25 @@ fn meta(name: &str, value: Value) -> Meta {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_gets_what_it_lacks_of_an_output() {
+        let lacks = |output: &str, shown: &str| {
+            let mut tail = OutputTail::default();
+            tail.push(shown);
+            unshown_output(output, &tail)
+        };
+        assert_eq!(lacks("all\n", ""), "all\n");
+        assert_eq!(lacks("all\n", "all\n"), "");
+        assert_eq!(lacks("begun\nended\n", "begun\n"), "\nended\n");
+        let long: String = (0..10_000).map(|number| format!("{number}\n")).collect();
+        let middle = long.get(..long.len() / 2).unwrap();
+        let (head, end) = (long.get(..1000).unwrap(), long.get(long.len() - 20_000..).unwrap());
+        let result = format!("{head}\n[cut]\n{end}");
+        assert_eq!(lacks(&result, &long), "");
+        assert_eq!(lacks(&result, middle), format!("\n{GAP}\n{}", last_bytes(end)));
+        assert!(lacks(&result, head.get(..500).unwrap()).ends_with(end));
+    }
 
     fn title(tool: &str, input: &str) -> (String, ToolKind) {
         let described = describe(tool, input, Path::new("/w"));

@@ -290,11 +290,10 @@ impl OpenSession {
 
     fn on_output(&mut self, context: &Context<'_>, id: &ToolCallId, text: &str, effects: &mut Vec<Effect>) {
         let Some(call) = self.calls.get_mut(id) else { return };
+        call.output.push(text);
         if context.gates.terminal_output && tool_call::has_terminal(&call.tool) {
-            call.shown_bytes += text.len();
             return push_terminal_output(effects, id, text);
         }
-        call.output.push(text);
         call.has_unshown_output = true;
         show_output(context.now, id, call, effects);
     }
@@ -329,15 +328,13 @@ impl OpenSession {
             }
             ToolEvent::Progressed { .. } => {}
             ToolEvent::Completed { call, output, .. } => {
-                let (tool, shown_bytes) = self.take_call(call);
+                let (tool, shown) = self.take_call(call);
                 let result = tool_call::result(&tool, output);
                 let fields = ToolCallUpdateFields::new()
                     .status(ToolCallStatus::Completed)
                     .raw_output(tool_call::raw_output(&result));
                 if context.gates.terminal_output && tool_call::has_terminal(&tool) {
-                    if shown_bytes == 0 {
-                        push_terminal_output(effects, call, result.output);
-                    }
+                    push_terminal_output(effects, call, &tool_call::unshown_output(result.output, &shown));
                     let exit = tool_call::terminal_exit(call.as_str(), result.exit_code);
                     let update = ToolCallUpdate::new(call.as_str().to_owned(), fields).meta(exit);
                     return push(effects, SessionUpdate::ToolCallUpdate(update));
@@ -357,9 +354,9 @@ impl OpenSession {
         }
     }
 
-    /// Removes an open call: its tool, and how much of its output the client's display terminal has.
-    fn take_call(&mut self, call: &ToolCallId) -> (String, usize) {
-        self.calls.remove(call).map(|call| (call.tool, call.shown_bytes)).unwrap_or_default()
+    /// Removes an open call: its tool, and the end of the output that it has shown live.
+    fn take_call(&mut self, call: &ToolCallId) -> (String, tool_call::OutputTail) {
+        self.calls.remove(call).map(|call| (call.tool, call.output)).unwrap_or_default()
     }
 
     fn on_ended(

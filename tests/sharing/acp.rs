@@ -33,12 +33,19 @@ pub(crate) struct Acp {
 impl Acp {
     /// An editor that has not opened a session.
     pub(crate) async fn connect(home: &Home) -> Self {
+        Self::connect_with(home, json!({})).await
+    }
+
+    /// The same, with what the editor can do.
+    pub(crate) async fn connect_with(home: &Home, capabilities: Value) -> Self {
         let mut command = home.command(&["stdio", "acp"]);
         command.env("HOME", home.folder());
         let process = LineProcess::start(command, read);
         let mut editor = Self { process, session: String::new(), requests: 0, prompt: None };
         let info = json!({"name": "editor", "title": CLIENT_NAME, "version": "1"});
-        editor.call("initialize", json!({"protocolVersion": 1, "clientInfo": info})).await;
+        let initialize =
+            json!({"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": info});
+        editor.call("initialize", initialize).await;
         editor
     }
 

@@ -9,6 +9,7 @@
 mod acp;
 mod acp_crash;
 mod acp_questions;
+mod acp_repeated;
 mod acp_servers;
 mod acp_socket;
 mod chat;

@@ -84,7 +84,7 @@ clients: ## talk to the supr door with `websockets` (PyPI), `ws` (npm) and a bro
 bench: ## measure beside the peers and the limit; writes bench/RESULTS.md
 	@scripts/peers.sh
 	cargo build --release --quiet -p parlor -p parlor-bench
-	@$(PROFILE_DIR)/parlor-bench $(PROFILE_DIR)/parlor target/peers/bin/codex target/peers/bin/synaps bench/RESULTS.md
+	@$(PROFILE_DIR)/parlor-bench $(PROFILE_DIR)/parlor target/peers/bin bench/RESULTS.md
 
 page-bench: page ## frame times while 10,000 messages are scrolled through
 	cargo build --release --quiet -p parlor

@@ -1,31 +1,38 @@
 #!/usr/bin/env bash
-# Installs the published programs that parlor is compared with, each once, into target/peers/bin: `synaps` (crates.io) and
-# `codex` (npm). The build of `synaps` is long, which is why `make test` does not need them.
+# Installs the published programs that parlor is compared with, each once, into target/peers/bin: `synaps` and `yopo` (crates.io),
+# `codex`, `opencode` and `gemini` (npm). The builds are long, which is why `make test` does not need them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-synaps_version=0.11.1
 root=$PWD/target/peers
 mkdir -p "$root/bin"
 
-if ! "$root/bin/synaps" --version 2>/dev/null | grep -q "$synaps_version"; then
-  echo "peers: building synaps $synaps_version (many minutes, once)"
-  cargo install --quiet --locked --root "$root" --target-dir "$root/build" "synaps@$synaps_version"
-  rm -rf "$root/build"
-fi
-
-# The version is in bench/package.json.
-if ! cmp -s bench/package-lock.json "$root/codex/package-lock.json" || [ ! -x "$root/bin/codex" ]; then
-  echo "peers: installing the npm package @openai/codex"
-  mkdir -p "$root/codex"
-  cp bench/package.json bench/package-lock.json "$root/codex"
-  (cd "$root/codex" && npm ci --loglevel=error --no-audit --no-fund >/dev/null)
-  program=$(find "$root/codex/node_modules/@openai" -type f -name codex -perm -u+x -print -quit)
-  if [ -z "$program" ]; then
-    echo "peers: the npm package @openai/codex has no program for this machine" >&2
-    exit 1
+# install_crate NAME VERSION
+install_crate() {
+  if [ ! -x "$root/bin/$1" ] || ! grep -qs "\"$1 $2 " "$root/.crates.toml"; then
+    echo "peers: building $1 $2 (many minutes, once)"
+    cargo install --quiet --locked --root "$root" --target-dir "$root/build" "$1@$2"
+    rm -rf "$root/build"
   fi
-  ln -sfn "$program" "$root/bin/codex"
+}
+install_crate synaps 0.11.1
+install_crate yopo 11.0.0
+
+# The versions are in bench/package.json.
+if ! cmp -s bench/package-lock.json "$root/npm/package-lock.json"; then
+  echo "peers: installing the npm packages of bench/package.json"
+  rm -rf "$root/npm"
+  mkdir -p "$root/npm"
+  cp bench/package.json "$root/npm"
+  (cd "$root/npm" && cp "$OLDPWD/bench/package-lock.json" . && npm ci --loglevel=error --no-audit --no-fund >/dev/null)
 fi
+program=$(find "$root/npm/node_modules/@openai" -type f -name codex -perm -u+x -print -quit)
+if [ -z "$program" ]; then
+  echo "peers: the npm package @openai/codex has no program for this machine" >&2
+  exit 1
+fi
+ln -sfn "$program" "$root/bin/codex"
+ln -sfn "$root/npm/node_modules/.bin/opencode" "$root/bin/opencode"
+ln -sfn "$root/npm/node_modules/.bin/gemini" "$root/bin/gemini"
 # Even for its version, codex writes into its home.
-echo "peers: $("$root/bin/synaps" --version), $(CODEX_HOME=$root/codex "$root/bin/codex" --version)"
+echo "peers: $("$root/bin/synaps" --version), $(CODEX_HOME=$root/npm "$root/bin/codex" --version)"

@@ -4,6 +4,7 @@
 //! from one run that alternates between the compared programs, so that other load on the machine affects all of them alike.
 #![expect(clippy::disallowed_methods, reason = "a benchmark starts programs and reads the clock itself")]
 
+mod acp;
 mod exec;
 mod exec_server;
 mod executor;
@@ -32,6 +33,9 @@ use crate::exec_server::{Dialect, Program};
 
 /// With this argument, the program is its own child process and writes bytes.
 const PRODUCE: &str = "produce";
+
+/// With this argument, the program measures only the ACP door, which needs its peers.
+const ACP: &str = "acp";
 
 /// With this argument, the program measures only the exec door, which needs its peer.
 const EXEC: &str = "exec";
@@ -78,6 +82,11 @@ const DATABASE_FOLDER: &str = "target/bench";
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     match (args.next().as_deref(), args.next(), args.next(), args.next()) {
+        (Some(ACP), Some(parlor), Some(opencode), Some(gemini)) => {
+            let figures = acp::measure(&absolute(&parlor)?, &absolute(&opencode)?, &absolute(&gemini)?)?;
+            print(&acp::table(&figures));
+            Ok(())
+        }
         (Some(PRODUCE), Some(bytes), None, None) => produce(bytes.parse()?),
         (Some(supex::ECHO), None, None, None) => supex::echo(),
         (Some(supr::BARE), None, None, None) => supr::serve_bare(),
@@ -140,10 +149,15 @@ fn main() -> anyhow::Result<()> {
             print(&postgres::table(&postgres::measure(Path::new(DATABASE_FOLDER))?));
             Ok(())
         }
-        (Some(parlor), Some(codex), Some(synaps), Some(results)) => {
-            let parlor = absolute(parlor)?;
-            let synaps = synaps::measure(&parlor, &absolute(&synaps)?)?;
-            let codex = absolute(&codex)?;
+        (Some(parlor), Some(peers), Some(results), None) => {
+            let (parlor, peers) = (absolute(parlor)?, PathBuf::from(peers));
+            let peer = |name: &str| {
+                let path = peers.join(name);
+                std::fs::canonicalize(&path).with_context(|| format!("no program at {}", path.display()))
+            };
+            let synaps = synaps::measure(&parlor, &peer("synaps")?)?;
+            let codex = peer("codex")?;
+            let acp = acp::table(&acp::measure(&parlor, &peer("opencode")?, &peer("gemini")?)?);
             let exec = exec_table(parlor.clone(), codex.clone())?;
             let executor = executor::tables(executor::measure(parlor.clone(), codex.clone())?);
             let sandbox = sandbox_tables(&parlor, &codex)?;
@@ -156,13 +170,14 @@ fn main() -> anyhow::Result<()> {
             let sharing = sharing::table(&sharing::measure(&parlor)?);
             let synaps = synaps::table(&synaps);
             let tables = format!(
-                "{exec}\n{executor}\n{sandbox}\n{sessions}\n{postgres}\n{sharing}\n{synaps}\n{supex}\n{supr}\n{loaf}\n{models}"
+                "{exec}\n{executor}\n{sandbox}\n{sessions}\n{postgres}\n{sharing}\n{synaps}\n{acp}\n{supex}\n{supr}\n{loaf}\n{models}"
             );
             print_and_save(&tables, &PathBuf::from(results))
         }
         _ => bail!(
-            "usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|loaf|models|sharing|supex|supr PARLOR, \
-             or parlor-bench growth|postgres, or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec|executor PARLOR CODEX, or parlor-bench sandbox [PARLOR CODEX]"
+            "usage: parlor-bench PARLOR FOLDER-OF-PEERS RESULTS.md, or parlor-bench log|loaf|models|sharing|supex|supr PARLOR, \
+             or parlor-bench growth|postgres, or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec|executor PARLOR CODEX, or parlor-bench sandbox [PARLOR CODEX], \
+             or parlor-bench acp PARLOR OPENCODE GEMINI"
         ),
     }
 }

@@ -69,7 +69,8 @@ pub(crate) fn page(tables: &str) -> anyhow::Result<String> {
          of the second, a loop of spawn and wait in Rust. The peer is `codex exec-server` from the npm package\n\
          `@openai/codex`, on stdio, speaking its own protocol of today. In the second table parlor speaks that protocol, too, on stdio and\n\
          on WebSockets. The peer of the synaps door is `synaps rpc` from\n\
-         the crate `synaps`, without a key; idle is after one turn.\n\n\
+         the crate `synaps`, without a key; idle is after one turn. The peers of the ACP door are the npm packages\n\
+         `opencode-ai` and `@google/gemini-cli`; the versions are in `bench/package.json`.\n\n\
          {tables}"
     ))
 }

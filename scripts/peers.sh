@@ -9,7 +9,7 @@ mkdir -p "$root/bin"
 
 # install_crate NAME VERSION
 install_crate() {
-  if [ ! -x "$root/bin/$1" ] || ! grep -qs "\"$1 $2 " "$root/.crates.toml"; then
+  if ! "$root/bin/$1" --version 2>/dev/null | grep -q "$2"; then
     echo "peers: building $1 $2 (many minutes, once)"
     cargo install --quiet --locked --root "$root" --target-dir "$root/build" "$1@$2"
     rm -rf "$root/build"
@@ -18,21 +18,21 @@ install_crate() {
 install_crate synaps 0.11.1
 install_crate yopo 11.0.0
 
-# The versions are in bench/package.json.
-if ! cmp -s bench/package-lock.json "$root/npm/package-lock.json"; then
+# The versions are in bench/package.json. The links are made last, so an installation that failed is repeated.
+if ! cmp -s bench/package-lock.json "$root/npm/package-lock.json" || [ ! -x "$root/bin/gemini" ]; then
   echo "peers: installing the npm packages of bench/package.json"
-  rm -rf "$root/npm"
+  rm -rf "$root/npm" "$root/bin/codex" "$root/bin/opencode" "$root/bin/gemini"
   mkdir -p "$root/npm"
-  cp bench/package.json "$root/npm"
-  (cd "$root/npm" && cp "$OLDPWD/bench/package-lock.json" . && npm ci --loglevel=error --no-audit --no-fund >/dev/null)
+  cp bench/package.json bench/package-lock.json "$root/npm"
+  (cd "$root/npm" && npm ci --loglevel=error --no-audit --no-fund >/dev/null)
+  program=$(find "$root/npm/node_modules/@openai" -type f -name codex -perm -u+x -print -quit)
+  if [ -z "$program" ]; then
+    echo "peers: the npm package @openai/codex has no program for this machine" >&2
+    exit 1
+  fi
+  ln -sfn "$program" "$root/bin/codex"
+  ln -sfn "$root/npm/node_modules/.bin/opencode" "$root/bin/opencode"
+  ln -sfn "$root/npm/node_modules/.bin/gemini" "$root/bin/gemini"
 fi
-program=$(find "$root/npm/node_modules/@openai" -type f -name codex -perm -u+x -print -quit)
-if [ -z "$program" ]; then
-  echo "peers: the npm package @openai/codex has no program for this machine" >&2
-  exit 1
-fi
-ln -sfn "$program" "$root/bin/codex"
-ln -sfn "$root/npm/node_modules/.bin/opencode" "$root/bin/opencode"
-ln -sfn "$root/npm/node_modules/.bin/gemini" "$root/bin/gemini"
 # Even for its version, codex writes into its home.
 echo "peers: $("$root/bin/synaps" --version), $(CODEX_HOME=$root/npm "$root/bin/codex" --version)"

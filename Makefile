@@ -6,7 +6,7 @@ FUZZ_TARGETS := lines exec synaps supex supr loaf peer acp mcp
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run cluster page test setup check doc deny unit browser fuzz fuzz-provider soak peers mcp clients bench page-bench screens picture dist dist-test release
+.PHONY: help run cluster page test setup check doc deny unit browser fuzz fuzz-provider soak peers mcp clients bench profile profile-check profile-record page-bench screens picture dist dist-test release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -23,7 +23,7 @@ cluster: page ## start a PostgreSQL and three nodes that share it, on loopback a
 page: ## build the page, web/dist, which is a part of the program (needs npm)
 	@scripts/build-page.sh
 
-test: setup page check doc deny unit browser fuzz ## everything that must hold; what CI runs
+test: setup page check doc deny unit profile-check browser fuzz ## everything that must hold; what CI runs
 
 setup: ## install what the tests need and the machine lacks
 	@scripts/setup.sh
@@ -85,6 +85,19 @@ bench: ## measure beside the peers and the limit; writes bench/RESULTS.md
 	@scripts/peers.sh
 	cargo build --release --quiet -p parlor -p parlor-bench
 	@$(PROFILE_DIR)/parlor-bench $(PROFILE_DIR)/parlor target/peers/bin bench/RESULTS.md
+
+profile: ## count instructions in fixed scenarios with valgrind; writes bench/PROFILE.md
+	@scripts/setup.sh
+	cargo build --profile quick --quiet -p parlor -p parlor-bench
+	@VALGRIND="$$(scripts/valgrind.sh)" target/quick/parlor-bench profile target/quick/parlor bench/PROFILE.md
+
+profile-check: ## compare three of these counts, of the unoptimised program, with bench/profile-check.txt
+	cargo build --quiet -p parlor -p parlor-bench
+	@target/debug/parlor-bench profile-check target/debug/parlor bench/profile-check.txt
+
+profile-record: ## store these three counts
+	cargo build --quiet -p parlor -p parlor-bench
+	@target/debug/parlor-bench profile-record target/debug/parlor bench/profile-check.txt
 
 page-bench: page ## frame times while 10,000 messages are scrolled through
 	cargo build --release --quiet -p parlor

@@ -12,6 +12,8 @@ command -v ruby >/dev/null || missing+=(ruby)
 command -v npm >/dev/null || missing+=(nodejs npm)
 command -v dbus-daemon >/dev/null || missing+=(dbus)
 command -v gnome-keyring-daemon >/dev/null || missing+=(gnome-keyring)
+# Counts instructions for `make profile-check`.
+command -v valgrind >/dev/null || missing+=(valgrind)
 command -v openssl >/dev/null || missing+=(openssl)
 # The commands of the documentation use these.
 command -v curl >/dev/null || missing+=(curl)

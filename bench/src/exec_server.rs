@@ -10,6 +10,7 @@ use memchr::memmem;
 use serde_json::{Value, json};
 
 use crate::process_status::status_number;
+use crate::profile::end;
 
 /// The protocol of the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,6 +95,11 @@ impl Server {
     /// The peak of the server's resident memory, in KiB.
     pub(crate) fn peak_kib(&self) -> anyhow::Result<f64> {
         status_number(self.child.id(), "VmHWM:")
+    }
+
+    /// Asks the server to end, and waits for it.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        end(&mut self.child)
     }
 
     fn request(&mut self, method: &str, params: &Value) -> anyhow::Result<u64> {

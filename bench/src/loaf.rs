@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 
 use crate::process_status::resident_mib;
+use crate::profile::end;
 use crate::stats::{median, verdict};
 
 const START_ROUNDS: usize = 41;
@@ -94,6 +95,19 @@ pub(crate) fn table(figures: &Loaf) -> String {
     )
 }
 
+/// Asks a new server so many pings, one after another, and ends it.
+pub(crate) fn ask_pings(parlor: &Path, folder: &Path, count: u64) -> anyhow::Result<()> {
+    let mut server = Served::parlor(parlor, folder)?;
+    for id in 0..count {
+        server.request(ping(id).trim_end(), &format!("\"id\":{id},"))?;
+    }
+    end(&mut server.child)
+}
+
+fn ping(id: u64) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"system.ping\"}}\n")
+}
+
 /// Echoes lines from stdin to stdout.
 pub(crate) fn echo() -> anyhow::Result<()> {
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
@@ -168,10 +182,9 @@ impl Served {
 
     /// Sends all pings at once, and returns the number of answers per second.
     fn pings(mut self) -> anyhow::Result<f64> {
-        let ping = |id: usize| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"system.ping\"}}\n");
         // The first one is answered before the clock starts.
         self.request(ping(0).trim_end(), "\"id\":0,")?;
-        let all: String = (1..=PINGS).map(ping).collect();
+        let all: String = (1..=PINGS as u64).map(ping).collect();
         let mut stdin = self.stdin.take().context("stdin is open")?;
         let begun = Instant::now();
         let writer = std::thread::spawn(move || {

@@ -14,6 +14,7 @@ mod log;
 mod models;
 mod postgres;
 mod process_status;
+mod profile;
 mod report;
 mod round_trips;
 mod sandbox;
@@ -51,6 +52,9 @@ const LOAF: &str = "loaf";
 
 /// With this argument, the program measures only the supr door, which needs no peer.
 const SUPR: &str = "supr";
+
+/// With this argument, the program measures only how fast one session's events reach many connections of the supr door.
+const BROADCAST: &str = "broadcast";
 
 /// With this argument, the program measures only models, which need curl.
 const MODELS: &str = "models";
@@ -92,6 +96,16 @@ fn main() -> anyhow::Result<()> {
         (Some(supr::BARE), None, None, None) => supr::serve_bare(),
         (Some(loaf::ECHO), None, None, None) => loaf::echo(),
         (Some(sharing::ECHO), Some(path), None, None) => sharing::echo(Path::new(&path)),
+        (Some(profile::APPEND), Some(home), Some(count), None) => {
+            profile::append_one_by_one(Path::new(&home), count.parse()?)
+        }
+        (Some(profile::PROFILE), Some(parlor), Some(page), None) => write_profile(&parlor, Path::new(&page)),
+        (Some(command @ (profile::CHECK | profile::RECORD)), Some(parlor), Some(stored), None) => {
+            std::fs::create_dir_all(DATABASE_FOLDER)?;
+            let (folder, write) = (Path::new(DATABASE_FOLDER), command == profile::RECORD);
+            print(profile::check(&absolute(&parlor)?, folder, Path::new(&stored), write)?.trim_end());
+            Ok(())
+        }
         (Some(SHARING), Some(parlor), None, None) => {
             print(&sharing::table(&sharing::measure(&absolute(&parlor)?)?));
             Ok(())
@@ -123,6 +137,10 @@ fn main() -> anyhow::Result<()> {
         }
         (Some(SUPR), Some(parlor), None, None) => {
             print(&supr::table(&supr::measure(&absolute(&parlor)?)?));
+            Ok(())
+        }
+        (Some(BROADCAST), Some(parlor), None, None) => {
+            print(&supr::measure_broadcasts(&absolute(&parlor)?)?);
             Ok(())
         }
         (Some(MODELS), Some(parlor), None, None) => {
@@ -175,11 +193,19 @@ fn main() -> anyhow::Result<()> {
             print_and_save(&tables, &PathBuf::from(results))
         }
         _ => bail!(
-            "usage: parlor-bench PARLOR FOLDER-OF-PEERS RESULTS.md, or parlor-bench log|loaf|models|sharing|supex|supr PARLOR, \
+            "usage: parlor-bench PARLOR FOLDER-OF-PEERS RESULTS.md, or parlor-bench broadcast|log|loaf|models|sharing|supex|supr PARLOR, \
              or parlor-bench growth|postgres, or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec|executor PARLOR CODEX, or parlor-bench sandbox [PARLOR CODEX], \
-             or parlor-bench acp PARLOR OPENCODE GEMINI"
+             or parlor-bench acp PARLOR OPENCODE GEMINI, or parlor-bench profile PARLOR PROFILE.md, or parlor-bench profile-check|profile-record PARLOR COUNTS"
         ),
     }
+}
+
+/// Profiles the program, and writes the page with its counts.
+fn write_profile(parlor: &str, page: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(DATABASE_FOLDER)?;
+    let before = std::fs::read_to_string(page).unwrap_or_default();
+    let counts = profile::page(&absolute(parlor)?, Path::new(DATABASE_FOLDER), &before)?;
+    std::fs::write(page, counts).with_context(|| format!("cannot write {}", page.display()))
 }
 
 /// The cost of a sandbox, and of the programs that run a command in one.

@@ -16,6 +16,7 @@ use anyhow::{Context, ensure};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 
+use crate::profile::end;
 use crate::round_trips::{LineClient, on_one_and_two_cores, timed};
 use crate::stats::{median, verdict};
 
@@ -27,7 +28,7 @@ const EVALS: u32 = 200;
 pub(crate) const ECHO: &str = "echo";
 
 /// How long the server may take to start.
-const START_WAIT: Duration = Duration::from_secs(20);
+const START_WAIT: Duration = Duration::from_secs(60);
 
 // What the table holds its figures to.
 const MIN_PING_RATIO: f64 = 0.6;
@@ -104,6 +105,17 @@ impl Programs {
         let [ping, echo, eval, pipe, proxy] = times.map(median);
         Ok(Figures { ping, echo, eval, pipe, proxy })
     }
+}
+
+/// Asks a new server to evaluate so many expressions, one after another, and ends it.
+pub(crate) fn ask_evals(parlor: &Path, home: &Path, count: u64) -> anyhow::Result<()> {
+    let mut server = Server::start(parlor, home)?;
+    let mut client = line_client(server.address)?;
+    client.ask(HELLO)?;
+    for _ in 0..count {
+        client.ask(EVAL)?;
+    }
+    end(&mut server.child)
 }
 
 /// The figures as a Markdown table.

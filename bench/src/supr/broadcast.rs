@@ -9,8 +9,8 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use super::Pair;
 use super::server::{Client, Server};
 
-/// How many connections watch the session.
-pub(super) const WATCHERS: usize = 1000;
+/// How many connections watch the session, in the two figures.
+pub(crate) const WATCHERS: [usize; 2] = [1000, 5000];
 
 /// How often the agent's script thinks and speaks. Each time makes several events.
 const STEPS: usize = 60;
@@ -18,26 +18,26 @@ const STEPS: usize = 60;
 /// How many rounds there are.
 const ROUNDS: usize = 3;
 
-/// Frames per second in all connections together, the best round.
-pub(super) async fn measure(parlor: &Path) -> anyhow::Result<Pair> {
+/// Frames per second in all of `count` connections together, the best round.
+pub(super) async fn measure(parlor: &Path, count: usize) -> anyhow::Result<Pair> {
     let steps =
         "{ think = \"a thought of some length, as thoughts are\" }, { say = \"and what is said of it\" }, ";
     let script = format!("[otherwise]\nsteps = [ {} ]\n", steps.repeat(STEPS));
     let (parlor, bare) = (Server::parlor(parlor, crate::DATABASE_FOLDER, &script)?, Server::bare()?);
     let (mut best, mut best_bare) = (0.0_f64, 0.0_f64);
     for round in 0..ROUNDS {
-        let (rate, frames) = parlor_rate(&parlor, round).await?;
+        let (rate, frames) = parlor_rate(&parlor, round, count).await?;
         best = best.max(rate);
-        best_bare = best_bare.max(bare_rate(&bare, &frames).await?);
+        best_bare = best_bare.max(bare_rate(&bare, &frames, count).await?);
     }
     Ok(Pair { parlor: best, bare: best_bare })
 }
 
 /// The rate of parlor, and the frames that each watcher received.
-async fn parlor_rate(server: &Server, round: usize) -> anyhow::Result<(f64, Vec<Utf8Bytes>)> {
+async fn parlor_rate(server: &Server, round: usize, count: usize) -> anyhow::Result<(f64, Vec<Utf8Bytes>)> {
     let source = format!("source-{round}");
     let mut watchers = Vec::new();
-    for number in 0..WATCHERS {
+    for number in 0..count {
         let query = format!("?session_id=watcher-{round}-{number}&watch={source}");
         let mut watcher = server.connect(&query).await?;
         watcher.frame().await?;
@@ -48,13 +48,13 @@ async fn parlor_rate(server: &Server, round: usize) -> anyhow::Result<(f64, Vec<
     let begun = Instant::now();
     sender.send_message("go").await?;
     let frames = receive_all(watchers, |frame| frame.contains("\"run.completed\"")).await?;
-    Ok(((frames.len() * WATCHERS) as f64 / begun.elapsed().as_secs_f64(), frames))
+    Ok(((frames.len() * count) as f64 / begun.elapsed().as_secs_f64(), frames))
 }
 
 /// The rate of the bare server with the same frames.
-async fn bare_rate(server: &Server, frames: &[Utf8Bytes]) -> anyhow::Result<f64> {
+async fn bare_rate(server: &Server, frames: &[Utf8Bytes], count: usize) -> anyhow::Result<f64> {
     let mut watchers = Vec::new();
-    for _ in 0..WATCHERS {
+    for _ in 0..count {
         watchers.push(server.connect("/receive").await?);
     }
     let mut sender = server.connect("/send").await?;
@@ -68,7 +68,7 @@ async fn bare_rate(server: &Server, frames: &[Utf8Bytes]) -> anyhow::Result<f64>
     let last = frames.last().cloned().unwrap_or_default();
     let (sent, received) = tokio::join!(sending, receive_all(watchers, move |frame| *frame == last));
     sent?;
-    Ok((received?.len() * WATCHERS) as f64 / begun.elapsed().as_secs_f64())
+    Ok((received?.len() * count) as f64 / begun.elapsed().as_secs_f64())
 }
 
 /// Waits until all watchers have received the last frame, and returns the frames of one of them.

@@ -17,12 +17,13 @@ use tokio_tungstenite::tungstenite::{Utf8Bytes, protocol::WebSocketConfig};
 
 use super::BARE;
 use crate::process_status::status_number;
+use crate::profile::end;
 
 /// The token of the servers in this benchmark.
 const TOKEN: &str = "bench-0123456789abcdef0123456789";
 
 /// How long a server may take to start.
-const START_WAIT: Duration = Duration::from_secs(20);
+const START_WAIT: Duration = Duration::from_secs(60);
 
 /// Raises the limit of open files to the most that is allowed, because each connection is one.
 pub(crate) fn raise_file_limit() -> anyhow::Result<()> {
@@ -42,16 +43,21 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts `parlor serve` with an agent that runs `script`, and its state in a new folder below `parent`.
-    pub(crate) fn parlor(program: &Path, parent: &str, script: &str) -> anyhow::Result<Self> {
+    pub(crate) fn parlor(program: &Path, parent: impl AsRef<Path>, script: &str) -> anyhow::Result<Self> {
         let agent =
             "default_agent = \"script\"\n[agents.script]\nkind = \"script\"\nfile = \"script.toml\"\n";
         Self::with(program, parent, agent, script)
     }
 
     /// Starts `parlor serve` with these agents in its settings, and `script` in `script.toml`.
-    pub(crate) fn with(program: &Path, parent: &str, agents: &str, script: &str) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(parent)?;
-        let home = tempfile::tempdir_in(parent)?;
+    pub(crate) fn with(
+        program: &Path,
+        parent: impl AsRef<Path>,
+        agents: &str,
+        script: &str,
+    ) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&parent)?;
+        let home = tempfile::tempdir_in(&parent)?;
         let settings = format!("{agents}[channels.supr]\ntoken = \"{TOKEN}\"\nmax_connections = 20000\n");
         std::fs::write(home.path().join("parlor.toml"), settings)?;
         std::fs::write(home.path().join("script.toml"), script)?;
@@ -96,6 +102,11 @@ impl Server {
         let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(0);
         let (socket, _) = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await?;
         Ok(Client(socket))
+    }
+
+    /// Asks the server to end, and waits for it.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        end(&mut self.child)
     }
 
     /// The CPU time that the server has used so far, in seconds.

@@ -38,13 +38,13 @@ fn of_run(event: &RunEvent) -> &[Media] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{encode, samples};
+    use crate::row::{encode_json, samples};
 
     #[test]
     fn media_of_returns_the_media_of_every_stored_event() {
         let mut events_with_media = 0;
         for event in samples::all() {
-            let stored = encode(&event).body.contains("\"media\":[");
+            let stored = encode_json(&event).contains("\"media\":[");
             let ids: Vec<&str> = media_of(&event).map(MediaId::as_str).collect();
             assert_eq!(ids, if stored { vec!["ab"] } else { vec![] }, "{event:?}");
             events_with_media += usize::from(stored);

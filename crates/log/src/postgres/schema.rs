@@ -12,6 +12,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("format_2_media.sql"),
     include_str!("format_3_nodes.sql"),
     include_str!("format_4_snapshots.sql"),
+    include_str!("format_5_rows.sql"),
 ];
 
 /// The advisory lock that a migrating process has; any fixed number.

@@ -1,9 +1,10 @@
-//! The stored form of an event: JSON with a version number.
+//! The stored form of an event: JSON in a compact form (`compact.rs`), with a version number. Version 1 is the JSON as it is.
 //!
 //! The types of this module define the form on disk and nothing else, so that renames in `vocab` do not change it.
-//! `golden.txt` pins the form. A released version never changes; an event that does not fit into it needs a new version
+//! `golden.txt` pins the JSON, and `golden_2.txt` its compact form. A released version never changes; an event that does not fit into it needs a new version
 //! with types of its own, and parlor goes on reading the old one.
 
+mod compact;
 mod parts;
 mod question;
 mod run;
@@ -18,7 +19,10 @@ use session::EventRow;
 pub(crate) use snapshot::{SNAPSHOT_VERSION, decode_snapshot, encode_snapshot};
 
 /// The version of stored events that parlor writes.
-pub const ROW_VERSION: i64 = 1;
+pub const ROW_VERSION: i64 = 2;
+
+/// The version whose rows are JSON as it is.
+const JSON_VERSION: i64 = 1;
 
 /// The stored form of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,14 +40,20 @@ pub(crate) enum RowError {
     Form(#[from] serde_json::Error),
     #[error("{0}")]
     Id(#[from] IdError),
+    #[error("{0}")]
+    Compact(#[from] compact::Damaged),
     #[error("its folder is not written in hexadecimal digits")]
     Folder,
 }
 
 /// Encodes an event in the current version.
 pub(crate) fn encode(event: &SessionEvent) -> Row {
-    let body = serde_json::to_string(&EventRow::from(event));
-    Row { version: ROW_VERSION, body: body.expect("rows have string keys and no failing serializer") }
+    Row { version: ROW_VERSION, body: compact::compact(&encode_json(event)) }
+}
+
+/// The JSON of an event.
+pub(crate) fn encode_json(event: &SessionEvent) -> String {
+    serde_json::to_string(&EventRow::from(event)).expect("rows have string keys and no failing serializer")
 }
 
 /// Decodes one event.
@@ -62,9 +72,14 @@ impl Decoder {
     /// Decodes one event.
     pub(crate) fn decode(&mut self, version: i64, body: &str) -> Result<SessionEvent, RowError> {
         match version {
-            ROW_VERSION => serde_json::from_str::<EventRow<'_>>(body)?.into_event(self),
+            ROW_VERSION => self.decode_json(&compact::expand(body)?),
+            JSON_VERSION => self.decode_json(body),
             other => Err(RowError::Version(other)),
         }
+    }
+
+    fn decode_json(&mut self, json: &str) -> Result<SessionEvent, RowError> {
+        serde_json::from_str::<EventRow<'_>>(json)?.into_event(self)
     }
 
     /// Parses a run id, or clones the last one if it is the same.
@@ -86,12 +101,22 @@ mod tests {
     /// new version instead.
     const GOLDEN: &str = include_str!("golden.txt");
 
+    /// The compact forms of the same events, with escaped control characters. All are too short to be deflated.
+    const GOLDEN_2: &str = include_str!("golden_2.txt");
+
     #[test]
     fn the_stored_form_of_every_event_is_pinned() {
         for (event, line) in samples::all().iter().zip(GOLDEN.lines()) {
-            assert_eq!(encode(event), Row { version: 1, body: line.to_owned() });
+            assert_eq!(encode_json(event), line);
         }
         assert_eq!(samples::all().len(), GOLDEN.lines().count());
+    }
+
+    #[test]
+    fn the_compact_form_of_every_event_is_pinned() {
+        let written: Vec<_> =
+            samples::all().iter().map(|event| encode(event).body.escape_debug().to_string()).collect();
+        assert_eq!(written, GOLDEN_2.lines().collect::<Vec<_>>(), "{}", written.join("\n"));
     }
 
     #[test]
@@ -109,7 +134,8 @@ mod tests {
     #[test]
     fn unknown_versions_and_malformed_rows_are_refused() {
         let good = encode(&SessionEvent::Cleared).body;
-        assert!(matches!(decode(2, &good), Err(RowError::Version(2))));
+        assert!(matches!(decode(3, &good), Err(RowError::Version(3))));
+        assert!(matches!(decode(2, "\u{1}"), Err(RowError::Compact(_))));
         assert!(matches!(decode(1, "{\"born\":{}}"), Err(RowError::Form(_))));
         assert!(matches!(decode(1, "{\"renamed\":{\"title\":"), Err(RowError::Form(_))));
         let long = format!("{{\"unqueued\":{{\"runs\":[\"{}\"]}}}}", "x".repeat(2000));
@@ -128,7 +154,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_the_decoder_panic(text in ".{0,64}") {
-            let _ = decode(1, &text);
+            let _ = (decode(1, &text), decode(2, &text));
         }
     }
 }

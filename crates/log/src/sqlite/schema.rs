@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("format_2.sql"),
     include_str!("format_3.sql"),
     include_str!("format_4_snapshots.sql"),
+    include_str!("format_5_rows.sql"),
 ];
 
 /// The format of new and migrated databases, in `PRAGMA user_version`.

@@ -1,0 +1,2 @@
+-- Events have version 2 of the stored form from here on; see row/compact.rs. The tables stay as they are. The format
+-- keeps programs away that can read version 1 only.

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
 use parlor_vocab::{Backend, Ticket};
 
 use crate::lines::Lines;
@@ -29,6 +30,8 @@ pub enum Input<'a, R, E, X> {
 pub enum Output<Q> {
     /// Send this frame to the client. It contains no newline; the driver adds one where the transport needs it.
     Send(Vec<u8>),
+    /// Like [`Send`](Output::Send), for a frame that other connections send too.
+    SendShared(Bytes),
     /// Submit this request to the backend.
     Request(Ticket, Q),
     /// Pass in [`Input::Deadline`] at this moment. Replaces an earlier `WakeAt`.

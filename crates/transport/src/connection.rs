@@ -276,10 +276,8 @@ where
     fn carry_out(&mut self) {
         while let Some(output) = self.machine.poll() {
             match output {
-                Output::Send(mut frame) => {
-                    frame.push(b'\n');
-                    self.outgoing.send(frame);
-                }
+                Output::Send(frame) => self.send_line(frame),
+                Output::SendShared(frame) => self.send_line(frame.into()),
                 Output::Request(ticket, request) => {
                     let reply_bytes = self.machine.max_reply_bytes(&request);
                     if let Some((ticket, request)) = self.replies.reserve(ticket, request, reply_bytes) {
@@ -290,6 +288,11 @@ where
                 Output::Close => self.is_closed = true,
             }
         }
+    }
+
+    fn send_line(&mut self, mut frame: Vec<u8>) {
+        frame.push(b'\n');
+        self.outgoing.send(frame);
     }
 
     /// Submits a request to the backend, which may answer at once.

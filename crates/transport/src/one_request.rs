@@ -23,21 +23,28 @@ pub async fn serve_one_request<M, B>(
     machine.handle(now(), Input::Frame(frame));
     loop {
         while let Some(output) = machine.poll() {
-            match output {
-                Output::Send(frame) => {
-                    tokio::select! {
-                        // An error means that the client has left.
-                        _ = frames.send(frame) => {}
-                        () = cancel.cancelled() => is_closed = true,
-                    }
-                }
+            let frame = match output {
+                Output::Send(frame) => frame,
+                Output::SendShared(frame) => frame.into(),
                 Output::Request(ticket, request) => {
                     if let Some((ticket, answer)) = backend.submit(ticket, request) {
                         machine.handle(now(), Input::Answer(ticket, answer));
                     }
+                    continue;
                 }
-                Output::WakeAt(moment) => wake_at = Some(Instant::from_std(moment)),
-                Output::Close => is_closed = true,
+                Output::WakeAt(moment) => {
+                    wake_at = Some(Instant::from_std(moment));
+                    continue;
+                }
+                Output::Close => {
+                    is_closed = true;
+                    continue;
+                }
+            };
+            tokio::select! {
+                // An error means that the client has left.
+                _ = frames.send(frame) => {}
+                () = cancel.cancelled() => is_closed = true,
             }
         }
         if is_closed {

@@ -43,8 +43,10 @@ impl<M: Machine> Machine for TracedMachine<M> {
 
     fn poll(&mut self) -> Option<Output<M::Request>> {
         let output = self.machine.poll();
-        if let Some(Output::Send(frame)) = &output {
-            self.print('<', frame);
+        match &output {
+            Some(Output::Send(frame)) => self.print('<', frame),
+            Some(Output::SendShared(frame)) => self.print('<', frame),
+            Some(Output::Request(..) | Output::WakeAt(_) | Output::Close) | None => {}
         }
         output
     }

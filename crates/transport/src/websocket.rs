@@ -361,17 +361,20 @@ where
     async fn carry_out(&mut self) -> Result<(), End> {
         while let Some(output) = self.machine.poll() {
             match output {
-                Output::Send(frame) => {
-                    (self.count_frame)(FrameDirection::Sent);
-                    let message = self.encode(frame);
-                    self.write(message).await?;
-                }
+                Output::Send(frame) => self.send(frame.into()).await?,
+                Output::SendShared(frame) => self.send(frame).await?,
                 Output::Request(ticket, request) => self.submit(ticket, request),
                 Output::WakeAt(moment) => self.wake_at = Some(moment.into()),
                 Output::Close => return Err(End::Close(CloseCode::Normal, "")),
             }
         }
         Ok(())
+    }
+
+    async fn send(&mut self, frame: Bytes) -> Result<(), End> {
+        (self.count_frame)(FrameDirection::Sent);
+        let message = self.encode(frame);
+        self.write(message).await
     }
 
     fn submit(&mut self, ticket: Ticket, request: M::Request) {
@@ -381,12 +384,12 @@ where
     }
 
     /// The message of a frame, compressed if the peer understands that and it pays.
-    fn encode(&mut self, frame: Vec<u8>) -> Message {
+    fn encode(&mut self, frame: Bytes) -> Message {
         let deflate = self.socket().get_ref().deflate();
         let compressed =
             deflate.and_then(|deflate| block_in_place_if_large(frame.len(), || deflate.compress(&frame)));
         compressed.unwrap_or_else(|| {
-            let text = Utf8Bytes::try_from(Bytes::from(frame)).expect("machines write JSON, which is UTF-8");
+            let text = Utf8Bytes::try_from(frame).expect("machines write JSON, which is UTF-8");
             Message::Text(text)
         })
     }

@@ -39,6 +39,8 @@ pub enum RegistryRequest {
         session: SessionId,
         /// Where the reports begin.
         after: WatchFrom,
+        /// Whether to report live text too. A watch without it is not woken by text.
+        deltas: bool,
     },
     /// Ends a watch.
     Unwatch(SessionId),

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use axum::http::request::Parts;
 use axum::response::Response;
+use parlor_doors::SharedFrames;
 use parlor_engine::Sessions;
 use parlor_log::TimeOrderedIds;
 use parlor_transport::{CountFrame, FrameDirection, FrameMemory};
@@ -84,6 +85,8 @@ pub(crate) struct Site {
     pub(crate) refusals: RefusalLog,
     /// Counts the frames of all sockets of the supr door.
     pub(crate) count_frame: CountFrame,
+    /// The frames that all sockets of the supr door share.
+    pub(crate) supr_frames: Arc<SharedFrames>,
     /// New ids for the frames of the supr door.
     pub(crate) ids: Arc<dyn IdSource>,
     /// Whether the server accepts sockets of the supr door: as the settings say, or because a client has enabled it.
@@ -114,6 +117,7 @@ impl Site {
             requests: RateLimiter::new(limits.requests, limits.local_requests),
             refusals: RefusalLog::new(),
             count_frame: count_frames(&deps.metrics),
+            supr_frames: Arc::default(),
             ids: Arc::new(TimeOrderedIds::new(Arc::clone(&deps.clock))),
             is_enabled: AtomicBool::new(deps.settings.is_enabled),
             session_readers: Arc::new(Semaphore::new(MAX_SESSION_READERS)),

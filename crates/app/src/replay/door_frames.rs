@@ -129,6 +129,7 @@ impl DoorFrames {
         let ids = Arc::new(TimeOrderedIds::new(Arc::clone(&clock) as _));
         let door = match door {
             ReplayDoor::Supr => DoorMachine::Supr(Box::new(SuprMachine::new(ConnectionParams {
+                frames: Arc::default(),
                 session: session.clone(),
                 after: Some(None),
                 watch: Vec::new(),
@@ -185,6 +186,7 @@ async fn drain(machine: &mut SuprMachine, sessions: &Sessions, now: Instant, fra
     while let Some(output) = machine.poll() {
         match output {
             Output::Send(frame) => frames.push(frame),
+            Output::SendShared(frame) => frames.push(frame.into()),
             Output::Request(ticket, RegistryRequest::ReadMedia { ids, max_bytes }) => {
                 let contents = sessions.read_media(&ids, max_bytes).await;
                 machine.handle(now, Input::Answer(ticket, Ok(RegistryReply::Contents(contents))));

@@ -178,7 +178,7 @@ impl AcpMachine {
     }
 
     pub(super) fn watch(&mut self, session: SessionId, after: WatchFrom) {
-        let request = RegistryRequest::Watch { session: session.clone(), after };
+        let request = RegistryRequest::Watch { session: session.clone(), after, deltas: true };
         self.out.registry(request, Pending::Watch(session));
     }
 

@@ -115,6 +115,7 @@ impl<'a> Conversation<'a> {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send(frame) => self.receive(frame),
+                Output::SendShared(_) => panic!("this door shares no frames"),
                 Output::Request(ticket, request) => {
                     if let Some(refusal) = self.frontend.submit(ticket, request) {
                         self.machine.handle(self.now, Input::Answer(ticket, Err(refusal)));

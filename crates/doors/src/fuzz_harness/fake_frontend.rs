@@ -169,7 +169,7 @@ impl<'a> FakeFrontend<'a> {
                 assert!(self.sessions.insert(id.clone(), fake).is_none(), "a session is created once");
                 RegistryReply::Created(id)
             }
-            RegistryRequest::Watch { session, after } => {
+            RegistryRequest::Watch { session, after, .. } => {
                 let parlor_vocab::WatchFrom::At(seen) = after else {
                     panic!("this door watches from a position")
                 };

@@ -160,6 +160,7 @@ impl<'a> Conversation<'a> {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send(frame) => self.on_frame(frame),
+                Output::SendShared(_) => panic!("this door shares no frames"),
                 Output::Request(ticket, request) => self.on_request(ticket, request),
                 Output::Close => self.is_closed = true,
                 Output::WakeAt(_) => panic!("this door sets no timer"),

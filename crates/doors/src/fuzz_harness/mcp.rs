@@ -208,6 +208,7 @@ impl<'a> Conversation<'a> {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send(frame) => self.receive(frame),
+                Output::SendShared(_) => panic!("this door shares no frames"),
                 Output::Request(ticket, request) => self.requests.push((ticket, request)),
                 Output::WakeAt(_) => panic!("the machine has no deadlines"),
                 Output::Close => panic!("a connection on stdio ends when the client closes it"),

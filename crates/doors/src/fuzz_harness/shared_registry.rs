@@ -140,7 +140,7 @@ impl<'a> SharedRegistry<'a> {
         request: RegistryRequest,
     ) -> Result<RegistryReply, SessionRefusal> {
         Ok(match request {
-            RegistryRequest::Watch { session, after } => self.watch(ticket, session, &after),
+            RegistryRequest::Watch { session, after, .. } => self.watch(ticket, session, &after),
             RegistryRequest::Create { id, new_session } => {
                 let id = id.expect("the client names its session");
                 if self.sessions.contains_key(&id) {

@@ -74,6 +74,7 @@ impl<'a> Conversation<'a> {
         let event = registry.choices.index(last).map(|index| registry.log(&own)[index].id.to_string());
         let source = DeterministicSource::new(Timestamp(1));
         let params = ConnectionParams {
+            frames: Arc::default(),
             session: own,
             after: match choice >> 1 & 3 {
                 0 | 1 => None,
@@ -306,12 +307,8 @@ impl<'a> Conversation<'a> {
         let mut frames = Vec::new();
         while let Some(output) = self.machine.poll() {
             match output {
-                Output::Send(frame) => {
-                    let value: Value = serde_json::from_slice(&frame).expect("a frame is JSON");
-                    assert!(value.get("type").is_some() != value.get("event_type").is_some(), "{value}");
-                    frames.push(serde_json::from_value(value).expect("a frame is one of the server's"));
-                    self.received.push(frame);
-                }
+                Output::Send(frame) => frames.push(self.receive(frame)),
+                Output::SendShared(frame) => frames.push(self.receive(frame.into())),
                 Output::Request(ticket, request) => {
                     if let parlor_vocab::RegistryRequest::Watch { session, .. } = &request {
                         assert!(
@@ -326,6 +323,13 @@ impl<'a> Conversation<'a> {
             }
         }
         frames
+    }
+
+    fn receive(&mut self, frame: Vec<u8>) -> ServerFrame {
+        let value: Value = serde_json::from_slice(&frame).expect("a frame is JSON");
+        assert!(value.get("type").is_some() != value.get("event_type").is_some(), "{value}");
+        self.received.push(frame);
+        serde_json::from_value(value).expect("a frame is one of the server's")
     }
 }
 

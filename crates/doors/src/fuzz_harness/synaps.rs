@@ -376,6 +376,7 @@ impl<'a> Conversation<'a> {
                     }
                     assert!(self.pending.insert(ticket, open_command).is_none(), "{ticket:?} is used twice");
                 }
+                Output::SendShared(_) => panic!("this door shares no frames"),
                 Output::WakeAt(moment) => self.wake_at = Some(moment),
                 Output::Close => {
                     assert!(self.is_shutting_down, "only a shutdown closes the connection");

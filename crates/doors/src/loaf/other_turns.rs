@@ -90,7 +90,8 @@ impl LoafMachine {
         }
         self.make_room_for_watch(MAX_WATCHES - 1);
         self.idle_watches.push_back(session.clone());
-        let watch = RegistryRequest::Watch { session: session.clone(), after: WatchFrom::At(after) };
+        let watch =
+            RegistryRequest::Watch { session: session.clone(), after: WatchFrom::At(after), deltas: true };
         self.out.submit(FrontendRequest::Registry(watch), Pending::IdleWatch(session.clone()));
     }
 

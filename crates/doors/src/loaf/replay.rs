@@ -114,6 +114,7 @@ impl LoafReplay {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send(line) => lines.push(line),
+                Output::SendShared(line) => lines.push(line.into()),
                 Output::Request(ticket, request) => {
                     let is_prompt = matches!(
                         request,

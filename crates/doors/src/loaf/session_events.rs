@@ -416,7 +416,7 @@ mod tests {
                 Output::Request(ticket, FrontendRequest::Registry(request)) => {
                     requests.push((ticket, request))
                 }
-                other @ (Output::Request(..) | Output::WakeAt(_) | Output::Close) => {
+                other @ (Output::SendShared(_) | Output::Request(..) | Output::WakeAt(_) | Output::Close) => {
                     panic!("unexpected: {other:?}")
                 }
             }
@@ -471,7 +471,7 @@ mod tests {
         let delete = RegistryRequest::Delete(unqueued.session.clone());
         assert!(!unqueued.requests.contains(&delete), "{:?}", unqueued.requests);
         let after = WatchFrom::At(unqueued.seq);
-        let watch = RegistryRequest::Watch { session: unqueued.session.clone(), after };
+        let watch = RegistryRequest::Watch { session: unqueued.session.clone(), after, deltas: true };
         assert!(unqueued.requests.contains(&watch), "{:?}", unqueued.requests);
 
         let mut refused = Server::with_prompt();

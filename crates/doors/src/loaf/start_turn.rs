@@ -195,7 +195,7 @@ impl LoafMachine {
         }
         if !is_watched {
             let after = WatchFrom::At(if is_new { Seq::START } else { last_seq });
-            submit(TurnStep::Watch, RegistryRequest::Watch { session: session.clone(), after });
+            submit(TurnStep::Watch, RegistryRequest::Watch { session: session.clone(), after, deltas: true });
         }
         if !is_new && old_choice.as_ref() != Some(&choice) {
             let request = RegistryRequest::Session(session.clone(), SessionCommand::ChooseAgent(choice));

@@ -179,6 +179,7 @@ mod tests {
                 Output::Request(_, request) => requests.push(request),
                 Output::WakeAt(at) => assert_eq!(at, now + HELLO_WAIT),
                 Output::Close => closes = true,
+                Output::SendShared(_) => panic!("this door shares no frames"),
             }
         }
         (frames, requests, closes)

@@ -358,7 +358,8 @@ impl SuprMachine {
             let event = SessionEvent::Run { run: run_id, sequence, event };
             let event_id = EventId::generate(self.params.ids.next());
             let entry = Entry { seq, id: event_id, at: self.now(), event };
-            self.send_activity(session, &id, &run, &entry, false);
+            let frame = self.activity(session, &id, &run, &entry, false);
+            self.send(frame);
         }
     }
 }

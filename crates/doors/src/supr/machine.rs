@@ -22,7 +22,7 @@ use super::media;
 use super::replay::{delta_frame, session_frame};
 use super::run::Run;
 use super::{MAX_FRAME_BYTES, MAX_SENT_MEDIA_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES};
-use crate::{Input, InputOf, Machine, Output, Ticket};
+use crate::{Input, InputOf, Machine, Output, SharedFrames, Ticket};
 
 /// The parameters of a connection.
 #[derive(Clone)]
@@ -44,6 +44,8 @@ pub struct ConnectionParams {
     pub agents: Arc<[(String, String)]>,
     /// The working folder of new sessions.
     pub folder: PathBuf,
+    /// The frames that the connections of this door share.
+    pub frames: Arc<SharedFrames>,
     /// The clock for the timestamps of frames.
     pub clock: Arc<dyn Clock>,
     /// The source of ids for the runs of refused inputs.
@@ -123,7 +125,8 @@ impl SuprMachine {
 
     fn watch(&mut self, session: SessionId, after: WatchFrom) {
         self.sessions.insert(session.clone(), Watched::default());
-        let ticket = self.submit(RegistryRequest::Watch { session: session.clone(), after });
+        let deltas = self.params.streams;
+        let ticket = self.submit(RegistryRequest::Watch { session: session.clone(), after, deltas });
         self.pending_watches.insert(ticket, session);
     }
 }
@@ -217,7 +220,7 @@ impl SuprMachine {
         }
     }
 
-    fn on_entry(&mut self, session: &SessionId, entry: &Entry) {
+    fn on_entry(&mut self, session: &SessionId, entry: &Arc<Entry>) {
         let Some(watched) = self.sessions.get_mut(session) else { return };
         if entry.seq <= watched.last || (entry.seq == Seq(1) && watched.seen > Seq::START) {
             // The session was deleted and created again, so the numbers of the old one mean nothing any more.
@@ -238,7 +241,13 @@ impl SuprMachine {
         let Some(mut run) = watched.runs.remove(run_id) else { return };
         run.record(event);
         if is_new && (run.parent.is_none() || self.params.streams) {
-            self.send_activity(session, run_id, &run, entry, replay);
+            let variant = u8::from(self.params.streams) | u8::from(replay) << 1;
+            let frames = Arc::clone(&self.params.frames);
+            // Every connection has the same state of a run, because it gets the run's events from the first one on.
+            let frame =
+                frames.get_or_make(entry, variant, || self.activity(session, run_id, &run, entry, replay));
+            self.outbox.push_back(Output::SendShared(frame));
+            self.request_media(session, event);
         }
         if matches!(event, RunEvent::Ended { .. }) {
             return;
@@ -248,22 +257,26 @@ impl SuprMachine {
         }
     }
 
-    /// Sends the activity of an event, and requests the files of a message.
-    pub(super) fn send_activity(
-        &mut self,
+    /// The activity of an event of a run, as a frame.
+    pub(super) fn activity(
+        &self,
         session: &SessionId,
         id: &RunId,
         run: &Run,
         entry: &Entry,
         replay: bool,
-    ) {
-        let SessionEvent::Run { sequence, event, .. } = &entry.event else { return };
+    ) -> Vec<u8> {
+        let SessionEvent::Run { sequence, event, .. } = &entry.event else { return Vec::new() };
         let sequence = *sequence;
         let plain_text = if self.params.streams { PlainText::AsPlain } else { PlainText::AsFencedMarkdown };
         let session_id = session.as_str();
         let activity_event =
             ActivityEvent { session: session_id, id, run, sequence, event, entry, replay, plain_text };
-        self.outbox.push_back(Output::Send(encode::bytes(&activity_event.activity())));
+        encode::bytes(&activity_event.activity())
+    }
+
+    /// Requests the files of a completed message.
+    fn request_media(&mut self, session: &SessionId, event: &RunEvent) {
         if let RunEvent::Message(MessageEvent::Completed { media, .. }) = event
             && !media.is_empty()
         {
@@ -292,6 +305,10 @@ impl SuprMachine {
 
     pub(super) fn send_error(&mut self, error: FrameError) {
         let frame = encode::error(error, self.now());
+        self.send(frame);
+    }
+
+    pub(super) fn send(&mut self, frame: Vec<u8>) {
         self.outbox.push_back(Output::Send(frame));
     }
 
@@ -303,7 +320,7 @@ impl SuprMachine {
         payload: Map<String, Value>,
     ) {
         let frame = encode::typed(kind, id, session, payload, self.now());
-        self.outbox.push_back(Output::Send(frame));
+        self.send(frame);
     }
 
     pub(super) fn submit(&mut self, request: RegistryRequest) -> Ticket {

@@ -187,7 +187,7 @@ impl SynapsMachine {
         let session = self.params.session.clone();
         self.outbox.push_back(Output::Request(
             ticket,
-            RegistryRequest::Watch { session, after: WatchFrom::At(after) },
+            RegistryRequest::Watch { session, after: WatchFrom::At(after), deltas: true },
         ));
     }
 
@@ -267,7 +267,9 @@ mod tests {
             match output {
                 Output::Send(frame) => frames.push(serde_json::from_slice(&frame).unwrap()),
                 Output::Request(next, _) => ticket = Some(next),
-                other @ (Output::WakeAt(_) | Output::Close) => panic!("unexpected: {other:?}"),
+                other @ (Output::SendShared(_) | Output::WakeAt(_) | Output::Close) => {
+                    panic!("unexpected: {other:?}")
+                }
             }
         }
         (frames, ticket)

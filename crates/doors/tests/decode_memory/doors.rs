@@ -24,6 +24,7 @@ fn send(machine: &mut impl Machine, frame: &[u8]) {
 pub(crate) fn supr(frame: &[u8]) {
     let source = DeterministicSource::new(Timestamp(1));
     let mut machine = SuprMachine::new(ConnectionParams {
+        frames: std::sync::Arc::default(),
         session: SessionId::parse("s").expect("a short text"),
         after: None,
         watch: Vec::new(),

@@ -80,7 +80,7 @@ async fn a_closing_client_still_gets_the_end_of_the_run_it_watches() {
     let session = created(&mut client).await;
     client.submit(
         Ticket(1),
-        RegistryRequest::Watch { session: session.clone(), after: WatchFrom::At(Seq::START) },
+        RegistryRequest::Watch { session: session.clone(), after: WatchFrom::At(Seq::START), deltas: true },
     );
     client.submit(Ticket(2), RegistryRequest::Session(session, send_command("/wait 600", WhenBusy::Refuse)));
     let is_answered = |update: &UpdateOf<SessionClient>| {
@@ -138,6 +138,7 @@ async fn watches_beyond_the_limit_are_refused() {
     let watch = |name: &str| RegistryRequest::Watch {
         session: SessionId::parse(name).unwrap(),
         after: WatchFrom::At(Seq::START),
+        deltas: true,
     };
     for number in 0..MAX_WATCHED {
         client.submit(Ticket(0), watch(&number.to_string()));

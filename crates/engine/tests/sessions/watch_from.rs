@@ -22,7 +22,7 @@ fn id() -> SessionId {
 /// A client that watches the session, with the `seen` and `head` positions of the reply.
 async fn watching(sessions: &Arc<Sessions>, after: WatchFrom) -> (SessionClient, Seq, Seq) {
     let mut client = SessionClient::new(Arc::clone(sessions), OnDisconnect::Keep);
-    client.submit(Ticket(0), RegistryRequest::Watch { session: id(), after });
+    client.submit(Ticket(0), RegistryRequest::Watch { session: id(), after, deltas: true });
     match tokio::time::timeout(TIMEOUT, client.next()).await.expect("an update") {
         Some(Update::Answer(Ticket(0), Ok(RegistryReply::Watching { seen, head }))) => (client, seen, head),
         other => panic!("{other:?}"),

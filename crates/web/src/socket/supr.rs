@@ -44,6 +44,7 @@ async fn connection_params(site: &Site, query: HandshakeQuery) -> ConnectionPara
         traceparent: query.traceparent.map(|trace| trace.to_string()),
         agents,
         folder: site.deps.settings.folder.clone(),
+        frames: Arc::clone(&site.supr_frames),
         clock: Arc::clone(&site.deps.clock),
         ids: Arc::clone(&site.ids),
     }

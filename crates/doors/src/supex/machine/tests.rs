@@ -168,7 +168,7 @@ fn lines_before_hello_have_a_lower_limit() {
         machine.handle(Instant::now(), Input::Oversize { limit: machine.max_line_bytes() });
         let error = std::iter::from_fn(|| machine.poll()).find_map(|output| match output {
             Output::Send(frame) => Some(String::from_utf8_lossy(&frame).into_owned()),
-            Output::Request(..) | Output::WakeAt(_) | Output::Close => None,
+            Output::SendShared(_) | Output::Request(..) | Output::WakeAt(_) | Output::Close => None,
         });
         assert!(error.unwrap().contains("Message exceeds maximum size (65536 bytes)"));
     }

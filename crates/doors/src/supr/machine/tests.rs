@@ -22,6 +22,7 @@ fn params() -> ConnectionParams {
         streams: false,
         may_send: true,
         traceparent: None,
+        frames: Arc::default(),
         agents: Arc::new([("a".to_owned(), "A".to_owned())]),
         folder: "/".into(),
         clock: Arc::clone(&source) as _,
@@ -46,6 +47,7 @@ fn drain(machine: &mut SuprMachine) -> (Vec<Value>, Vec<(Ticket, RegistryRequest
     while let Some(output) = machine.poll() {
         match output {
             Output::Send(frame) => frames.push(serde_json::from_slice(&frame).unwrap()),
+            Output::SendShared(frame) => frames.push(serde_json::from_slice(&frame).unwrap()),
             Output::Request(ticket, command) => requests.push((ticket, command)),
             Output::WakeAt(_) | Output::Close => panic!("{output:?}"),
         }
@@ -191,6 +193,48 @@ fn only_clients_that_stream_get_plain_text() {
             data = send_entry(&mut machine, number + 1, run_event(number, event))[0]["data"].take();
         }
         assert_eq!(json!([data["text"], data["format"]]), expected);
+    }
+}
+
+#[test]
+fn connections_share_the_frames_that_are_the_same_for_both() {
+    let id = |seq| EventId::parse(&format!("evt_{seq}")).unwrap();
+    let message = MessageId::parse("msg_2").unwrap();
+    let output = "# x".to_owned();
+    let (call, step) = (ToolCallId::parse("c").unwrap(), StepId::parse("s").unwrap());
+    let (tool, input) = ("shell".to_owned(), String::new());
+    let events = [
+        started(None),
+        run_event(2, RunEvent::Tool(ToolEvent::Called { step, call: call.clone(), tool, input })),
+        run_event(3, RunEvent::Tool(ToolEvent::Completed { call, output: output.clone(), duration_ms: 1 })),
+        run_event(4, RunEvent::Message(MessageEvent::Started { message: message.clone() })),
+        run_event(5, RunEvent::Message(MessageEvent::Completed { message, text: output, media: Vec::new() })),
+    ];
+    let events: Vec<_> = events
+        .into_iter()
+        .zip(1..)
+        .map(|(event, seq)| Arc::new(Entry { seq: Seq(seq), id: id(seq), at: Timestamp(7), event }))
+        .collect();
+    let frames = |shared: &Arc<SharedFrames>, streams: bool, head: u64| {
+        let mut machine =
+            watching(ConnectionParams { streams, frames: Arc::clone(shared), ..params() }, 0, head);
+        let mut frames = Vec::new();
+        for entry in &events {
+            let update = SessionUpdate::Entry(Arc::clone(entry));
+            machine.handle(Instant::now(), Input::Event(&RegistryEvent { session: session(), update }));
+            while let Some(output) = machine.poll() {
+                let Output::SendShared(frame) = output else { panic!("{output:?}") };
+                frames.push(frame);
+            }
+        }
+        frames
+    };
+    let shared = Arc::default();
+    for (streams, head) in [(false, 0), (true, 0), (false, 9), (true, 9)] {
+        let (first, second) = (frames(&shared, streams, head), frames(&shared, streams, head));
+        assert_eq!(first, frames(&Arc::default(), streams, head), "streams {streams}, head {head}");
+        assert_eq!(first.len(), events.len());
+        assert!(first.iter().zip(&second).all(|(one, other)| one.as_ptr() == other.as_ptr()));
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) async fn dispatch(
             RegistryReply::Overview(Box::new(session.overview(id)))
         }
         RegistryRequest::GetTotals(id) => RegistryReply::Totals(sessions.totals(&id).await?),
-        RegistryRequest::Watch { session, after } => {
+        RegistryRequest::Watch { session, after, deltas } => {
             let WatchStart { from, seen, head, is_unfinished } =
                 sessions.find_watch_start(&session, &after).await?;
             let (watcher, peer) = match reach {
@@ -81,7 +81,8 @@ pub(super) async fn dispatch(
                     (watcher, Some(peer))
                 }
             };
-            return Ok(Dispatched::Watch { session, watcher: Box::new(watcher), seen, head, peer });
+            let watcher = Box::new(if deltas { watcher } else { watcher.without_deltas() });
+            return Ok(Dispatched::Watch { session, watcher, seen, head, peer });
         }
         RegistryRequest::Unwatch(id) => return Ok(Dispatched::Unwatch(id)),
         RegistryRequest::Release(id) => {

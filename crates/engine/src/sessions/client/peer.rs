@@ -60,7 +60,9 @@ impl Backend for PeerClient {
         let request = match request {
             PeerRequest::Session(session, command) => RegistryRequest::Session(session, *command),
             PeerRequest::Delete(session) => RegistryRequest::Delete(session),
-            PeerRequest::Watch(session) => RegistryRequest::Watch { session, after: WatchFrom::Now },
+            PeerRequest::Watch(session) => {
+                RegistryRequest::Watch { session, after: WatchFrom::Now, deltas: true }
+            }
             PeerRequest::Unwatch(session) => RegistryRequest::Unwatch(session),
         };
         let (ticket, answer) = self.client.submit(ticket, request)?;

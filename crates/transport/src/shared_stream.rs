@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 /// The stream of one connection. The connection owns it; a [`HangUpProbe`] does not keep it open.
@@ -25,11 +26,26 @@ impl SharedStream {
     pub(crate) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             self.0.readable().await?;
-            match self.0.try_read(buffer) {
+            match self.try_read_all(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
         }
+    }
+
+    /// Reads what has arrived. If that is less than the buffer takes, nothing is left, and tokio learns that here: otherwise
+    /// each message would cost one more call of the kernel, only to hear that there is nothing.
+    fn try_read_all(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (room, mut last) = (buffer.len(), None);
+        let read = self.0.try_io(Interest::READABLE, || {
+            let count = rustix::io::read(&self.0, &mut *buffer)?;
+            if (1..room).contains(&count) {
+                last = Some(count);
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(count)
+        });
+        last.map_or(read, Ok)
     }
 
     /// Writes as much as the kernel takes, and waits until it takes something. Cancel safe.
@@ -109,6 +125,28 @@ mod tests {
         let mut buffer = [0; 16];
         assert_eq!(stream.read(&mut buffer).await.unwrap(), 6);
         assert_eq!(stream.read(&mut buffer).await.unwrap(), 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn pieces_that_arrive_around_a_read_are_all_read() {
+        const BYTES: usize = 20_000;
+        let (stream, mut client) = connected().await;
+        client.set_nodelay(true).unwrap();
+        let writing = tokio::spawn(async move {
+            for number in 0..BYTES {
+                client.write_all(&[number as u8]).await.unwrap();
+            }
+        });
+        let (mut read, mut buffer) = (Vec::new(), [0; 16]);
+        loop {
+            match stream.read(&mut buffer).await.unwrap() {
+                0 => break,
+                count => read.extend_from_slice(buffer.get(..count).unwrap()),
+            }
+        }
+        writing.await.unwrap();
+        assert!(read.iter().enumerate().all(|(number, byte)| *byte == number as u8));
+        assert_eq!(read.len(), BYTES);
     }
 
     #[tokio::test]

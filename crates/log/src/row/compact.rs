@@ -92,12 +92,12 @@ fn shorten(json: &str) -> String {
     let (bytes, mut short) = (json.as_bytes(), String::with_capacity(json.len()));
     let (mut at, mut copied) = (0, 0);
     while let Some(byte) = bytes.get(at) {
-        let rest = bytes.get(at..).unwrap_or_default();
+        let next = bytes.get(at + 1);
         let part = match byte {
             // In a text of the JSON, these follow each other seldom: a quote has a backslash before it.
-            b'{' | b',' if rest.get(1) == Some(&b'"') => part_at(rest),
-            b'"' if matches!(rest.get(1), Some(b',' | b'}')) => part_at(rest),
-            b'}' if rest.get(1) == Some(&b'}') => part_at(rest),
+            b'{' | b',' if next == Some(&b'"') => part_at(bytes, at),
+            b'"' if matches!(next, Some(b',' | b'}')) => part_at(bytes, at),
+            b'}' if next == Some(&b'}') => part_at(bytes, at),
             b'_' => None,
             _ => {
                 at += 1;
@@ -125,7 +125,8 @@ fn shorten(json: &str) -> String {
     short
 }
 
-fn part_at(bytes: &[u8]) -> Option<(u8, usize)> {
+fn part_at(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+    let bytes = bytes.get(at..)?;
     let (mark, part) = PARTS.iter().find(|(_, part)| bytes.starts_with(part.as_bytes()))?;
     Some((*mark, part.len()))
 }
@@ -138,29 +139,43 @@ fn id_at(json: &str, start: usize) -> Option<u128> {
 }
 
 fn lengthen(short: &str) -> Result<String, Damaged> {
-    let mut json = String::with_capacity(short.len() * 2);
-    let mut rest = short;
-    while let Some(at) = rest.bytes().position(|byte| byte < 0x20) {
-        let (text, marked) = rest.split_at(at);
-        json.push_str(text);
-        let mark = marked.as_bytes().first().copied().ok_or(Damaged)?;
-        rest = marked.get(1..).ok_or(Damaged)?;
-        if mark == ID {
+    let mut json = Vec::with_capacity(2 * short.len() + 2 * HEX_DIGITS);
+    let mut rest = short.as_bytes();
+    loop {
+        let (text, marked) = rest.split_at(text_length(rest));
+        json.extend_from_slice(text);
+        let Some((mark, after)) = marked.split_first() else { break };
+        rest = after;
+        if *mark == ID {
             for _ in 0..2 {
-                push_hex(&mut json, number(&mut rest)?);
+                json.extend_from_slice(&hex(number(&mut rest)?));
             }
         } else {
-            let (_, part) = PARTS.get(usize::from(mark).wrapping_sub(2)).ok_or(Damaged)?;
-            json.push_str(part);
+            let (_, part) = PARTS.get(usize::from(*mark).wrapping_sub(2)).ok_or(Damaged)?;
+            json.extend_from_slice(part.as_bytes());
         }
     }
-    json.push_str(rest);
-    Ok(json)
+    // A damaged row may have an id in the middle of a letter.
+    String::from_utf8(json).map_err(|_| Damaged)
 }
 
-fn push_hex(json: &mut String, number: u64) {
-    let digit = |shift: u32| char::from_digit((number >> shift & 0xf) as u32, 16).unwrap_or('0');
-    json.extend((0..16).rev().map(|place| digit(4 * place)));
+/// How many bytes come before the first control character. Looks at 8 bytes at a time: all bytes of all events pass through.
+fn text_length(bytes: &[u8]) -> usize {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let has_control = |eight: u64| eight.wrapping_sub(LOW * 0x20) & !eight & (LOW * 0x80) != 0;
+    let (eights, _) = bytes.as_chunks::<8>();
+    let plain = eights.iter().take_while(|eight| !has_control(u64::from_ne_bytes(**eight))).count() * 8;
+    let rest = bytes.get(plain..).unwrap_or_default();
+    plain + rest.iter().position(|byte| *byte < 0x20).unwrap_or(rest.len())
+}
+
+fn hex(number: u64) -> [u8; HEX_DIGITS / 2] {
+    let mut digits = [0; HEX_DIGITS / 2];
+    for (digit, place) in digits.iter_mut().rev().zip(0..) {
+        let value = (number >> (4 * place) & 0xf) as u8;
+        *digit = if value < 10 { b'0' + value } else { b'a' - 10 + value };
+    }
+    digits
 }
 
 fn push_number(short: &mut String, mut number: u64) {
@@ -173,16 +188,21 @@ fn push_number(short: &mut String, mut number: u64) {
 }
 
 /// Takes a number from the start of a text.
-fn number(text: &mut &str) -> Result<u64, Damaged> {
-    let digits = text.get(..HALF).ok_or(Damaged)?;
-    *text = text.get(HALF..).unwrap_or_default();
-    digits.bytes().try_fold(0_u64, |number, digit| {
-        let digit = u64::from(digit.checked_sub(FIRST_DIGIT).ok_or(Damaged)?);
-        if digit >= BASE {
-            return Err(Damaged);
-        }
-        number.checked_mul(BASE).and_then(|number| number.checked_add(digit)).ok_or(Damaged)
-    })
+fn number(text: &mut &[u8]) -> Result<u64, Damaged> {
+    let (digits, rest) = text.split_first_chunk::<HALF>().ok_or(Damaged)?;
+    *text = rest;
+    let (last, digits) = digits.split_last().ok_or(Damaged)?;
+    let digit = |byte: u8| Some(u64::from(byte.checked_sub(FIRST_DIGIT)?)).filter(|digit| *digit < BASE);
+    let mut number = 0;
+    for byte in digits {
+        // All digits but the last have room in any case.
+        number = number * BASE + digit(*byte).ok_or(Damaged)?;
+    }
+    number
+        .checked_mul(BASE)
+        .zip(digit(*last))
+        .and_then(|(number, last)| number.checked_add(last))
+        .ok_or(Damaged)
 }
 
 fn deflate(short: &str) -> Option<String> {
@@ -215,8 +235,9 @@ fn seven_bits(bits: u32) -> char {
     char::from((bits & 0x7f) as u8 + 1)
 }
 
-fn inflate(mut text: &str) -> Result<String, Damaged> {
-    let length = number(&mut text)?;
+fn inflate(deflated: &str) -> Result<String, Damaged> {
+    let length = number(&mut deflated.as_bytes())?;
+    let text = deflated.get(HALF..).ok_or(Damaged)?;
     let mut bytes = Vec::with_capacity(text.len());
     let (mut bits, mut count) = (0_u32, 0);
     for character in text.chars() {

@@ -14,7 +14,7 @@ use serde_json::Map;
 
 use super::code::{self, FrameError};
 use super::decode::{self, Request, StopRequest};
-use super::machine::SuprMachine;
+use super::machine::{SuprMachine, activity_frame};
 use super::media::{self, Content, Item, Label, MAX_MEDIA_BYTES, Upload};
 use super::run::Run;
 use super::{DOOR, FILES_WAIT};
@@ -358,7 +358,7 @@ impl SuprMachine {
             let event = SessionEvent::Run { run: run_id, sequence, event };
             let event_id = EventId::generate(self.params.ids.next());
             let entry = Entry { seq, id: event_id, at: self.now(), event };
-            let frame = self.activity(session, &id, &run, &entry, false);
+            let frame = activity_frame(self.params.streams, session, &id, &run, &entry, false);
             self.send(frame);
         }
     }

@@ -237,42 +237,23 @@ impl SuprMachine {
             watched.runs.insert(run_id.clone(), run);
         }
         let (is_new, replay) = (entry.seq > watched.seen, entry.seq <= watched.head);
-        // Taken out of the map, so that `self` can be borrowed while frames are made.
-        let Some(mut run) = watched.runs.remove(run_id) else { return };
+        let Some(run) = watched.runs.get_mut(run_id) else { return };
         run.record(event);
-        if is_new && (run.parent.is_none() || self.params.streams) {
-            let variant = u8::from(self.params.streams) | u8::from(replay) << 1;
-            let frames = Arc::clone(&self.params.frames);
+        let streams = self.params.streams;
+        let is_sent = is_new && (run.parent.is_none() || streams);
+        if is_sent {
+            let variant = u8::from(streams) | u8::from(replay) << 1;
             // Every connection has the same state of a run, because it gets the run's events from the first one on.
-            let frame =
-                frames.get_or_make(entry, variant, || self.activity(session, run_id, &run, entry, replay));
+            let make = || activity_frame(streams, session, run_id, run, entry, replay);
+            let frame = self.params.frames.get_or_make(entry, variant, make);
             self.outbox.push_back(Output::SendShared(frame));
-            self.request_media(session, event);
         }
         if matches!(event, RunEvent::Ended { .. }) {
-            return;
+            watched.runs.remove(run_id);
         }
-        if let Some(watched) = self.sessions.get_mut(session) {
-            watched.runs.insert(run_id.clone(), run);
+        if is_sent {
+            self.request_media(session, event);
         }
-    }
-
-    /// The activity of an event of a run, as a frame.
-    pub(super) fn activity(
-        &self,
-        session: &SessionId,
-        id: &RunId,
-        run: &Run,
-        entry: &Entry,
-        replay: bool,
-    ) -> Vec<u8> {
-        let SessionEvent::Run { sequence, event, .. } = &entry.event else { return Vec::new() };
-        let sequence = *sequence;
-        let plain_text = if self.params.streams { PlainText::AsPlain } else { PlainText::AsFencedMarkdown };
-        let session_id = session.as_str();
-        let activity_event =
-            ActivityEvent { session: session_id, id, run, sequence, event, entry, replay, plain_text };
-        encode::bytes(&activity_event.activity())
     }
 
     /// Requests the files of a completed message.
@@ -333,6 +314,22 @@ impl SuprMachine {
     pub(super) fn now(&self) -> Timestamp {
         self.params.clock.now()
     }
+}
+
+/// The activity of an event of a run, as a frame.
+pub(super) fn activity_frame(
+    streams: bool,
+    session: &SessionId,
+    id: &RunId,
+    run: &Run,
+    entry: &Entry,
+    replay: bool,
+) -> Vec<u8> {
+    let SessionEvent::Run { sequence, event, .. } = &entry.event else { return Vec::new() };
+    let (session, sequence) = (session.as_str(), *sequence);
+    let plain_text = if streams { PlainText::AsPlain } else { PlainText::AsFencedMarkdown };
+    let event = ActivityEvent { session, id, run, sequence, event, entry, replay, plain_text };
+    encode::bytes(&event.activity())
 }
 
 #[cfg(test)]

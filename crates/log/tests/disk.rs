@@ -13,7 +13,7 @@ use std::process::Command;
 use parlor_log::{EventLog, LogError};
 use parlor_vocab::Seq;
 
-use common::{assert_intact, new_entry, open, session, texts};
+use common::{assert_intact, new_entry, noise, open, session, texts};
 
 /// A small file system in memory.
 struct Disk(tempfile::TempDir);
@@ -62,7 +62,7 @@ async fn a_full_disk_is_reported_and_appends_succeed_again_when_space_is_free() 
     std::fs::write(&ballast, vec![0; 1 << 20]).unwrap();
     let mut head = Seq::START;
     let error = loop {
-        match log.append(&lease, head, &[new_entry("x".repeat(100_000))]).await {
+        match log.append(&lease, head, &[new_entry(noise(100_000))]).await {
             Ok(next) => head = next,
             Err(error) => break error,
         }
@@ -72,7 +72,7 @@ async fn a_full_disk_is_reported_and_appends_succeed_again_when_space_is_free() 
     // Nothing is lost, everything is readable, and a second attempt fails in the same way.
     assert_eq!(texts(&log, "s").await.len() as u64, head.0);
     assert_eq!(texts(&log, "t").await, ["small"]);
-    let again = log.append(&lease, head, &[new_entry("x".repeat(100_000))]).await;
+    let again = log.append(&lease, head, &[new_entry(noise(100_000))]).await;
     assert!(matches!(again, Err(LogError::Full { .. })), "{again:?}");
     // Dropped while the disk is full: the store releases it now or later.
     drop(other);
@@ -94,7 +94,7 @@ async fn small_appends_succeed_on_a_nearly_full_disk_though_a_large_one_in_their
     let log = open(&home).unwrap();
     let (big, small) =
         (log.acquire(&session("big")).await.unwrap(), log.acquire(&session("small")).await.unwrap());
-    let (new, fitting) = ([new_entry("x".repeat(8 << 20))], [new_entry("fits")]);
+    let (new, fitting) = ([new_entry(noise(8 << 20))], [new_entry("fits")]);
     let (refused, done) =
         tokio::join!(log.append(&big, Seq::START, &new), log.append(&small, Seq::START, &fitting));
     assert!(matches!(refused, Err(LogError::Full { .. })), "{refused:?}");

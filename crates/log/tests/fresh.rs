@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parlor_log::{EventLog, FRESH_BYTES, FRESH_EVENTS, MAX_BATCH, SqliteLog};
 use parlor_vocab::Seq;
 
-use common::{database, new_entry, open, session, texts};
+use common::{database, new_entry, noise, open, session, texts};
 
 fn count(home: &Path, table: &str) -> usize {
     let sql = format!("SELECT count(*) FROM {table}");
@@ -61,7 +61,7 @@ async fn a_large_append_goes_to_the_events_table_after_the_earlier_events() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let (s, t) = (log.acquire(&session("s")).await.unwrap(), log.acquire(&session("t")).await.unwrap());
-    let large = new_entry("x".repeat(FRESH_BYTES));
+    let large = new_entry(noise(FRESH_BYTES));
     for (lease, after, new, moved_events) in [
         (&s, 0, new_entry("a"), 0),
         (&t, 0, new_entry("b"), 0),
@@ -83,7 +83,7 @@ async fn a_read_continues_from_one_table_to_the_other_at_any_event() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let lease = log.acquire(&session("s")).await.unwrap();
-    log.append(&lease, Seq::START, &[new_entry("x".repeat(FRESH_BYTES)), new_entry("b")]).await.unwrap();
+    log.append(&lease, Seq::START, &[new_entry(noise(FRESH_BYTES)), new_entry("b")]).await.unwrap();
     log.append(&lease, Seq(2), &numbered_entries(2..5)).await.unwrap();
     assert_eq!((count(home.path(), "events"), count(home.path(), "fresh")), (2, 3));
     for after in 0..7 {

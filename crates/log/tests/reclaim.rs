@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parlor_log::{Erased, EventLog, HistorySnapshot, RECLAIM_PAGES, SessionSnapshot, SqliteLog};
 use parlor_vocab::{AgentChoice, EventId, NewSession, Seq, Usage};
 
-use common::{assert_intact, database, new_entry, open, session, texts};
+use common::{assert_intact, database, new_entry, noise, open, session, texts};
 
 /// The size of each session in these tests.
 const BYTES: usize = 8 << 20;
 
 async fn fill(log: &SqliteLog, name: &str) {
     let lease = log.acquire(&session(name)).await.unwrap();
-    let new: Vec<_> = (0..BYTES / 4096).map(|_| new_entry("x".repeat(4096))).collect();
+    let text = noise(4096);
+    let new: Vec<_> = (0..BYTES / 4096).map(|_| new_entry(text.as_str())).collect();
     log.append(&lease, Seq::START, &new).await.unwrap();
     log.release(lease).await.unwrap();
 }

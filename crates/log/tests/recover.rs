@@ -19,7 +19,7 @@ use parlor_log::{
 };
 use parlor_vocab::Seq;
 
-use common::{assert_intact, database, new_entry, open, session, texts};
+use common::{assert_intact, database, new_entry, noise, open, session, texts};
 
 const PAGE: u64 = 4096;
 
@@ -41,7 +41,7 @@ impl Random {
 
 /// The text of event `seq` of session `name`: mostly short, sometimes longer than a page.
 fn text(name: &str, seq: u64) -> String {
-    format!("{name} {seq} {}", "x".repeat(if seq.is_multiple_of(7) { 9000 } else { 200 }))
+    format!("{name} {seq} {}", noise(if seq.is_multiple_of(7) { 9000 } else { 200 }))
 }
 
 /// Writes sessions in turns, some events at a time, so that their pages mix. Deletes some of them. If `move_fresh`,

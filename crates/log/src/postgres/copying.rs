@@ -65,11 +65,14 @@ impl CopyableLog for PostgresLog {
         let last = cursor.saturating_add(i64::try_from(max).unwrap_or(i64::MAX));
         let name = session.as_str().as_bytes();
         let rows = self.shared.read(EVENTS, &[&name, &cursor, &last, &(READ_BYTES as i64)]).await?;
-        let mut events = Vec::with_capacity(rows.len());
+        let (mut events, mut bytes) = (Vec::with_capacity(rows.len()), 0);
         for (row, expected) in rows.iter().zip(after.0 + 1..) {
             let event = stored_event(row);
             match event {
-                Ok(event) if event.seq.0 == expected => events.push(event),
+                Ok(event) if event.seq.0 == expected && bytes <= READ_BYTES => {
+                    bytes += event.row.memory_bytes();
+                    events.push(event);
+                }
                 Ok(_) => break,
                 Err(error) if events.is_empty() => {
                     let (session, reason) = (session.clone(), error.to_string());

@@ -80,6 +80,12 @@ pub(super) fn compact(json: &str) -> String {
     deflate(&short).filter(|deflated| deflated.len() < short.len() / 8 * 7).unwrap_or(short)
 }
 
+/// About how many bytes the JSON of a compact form has, told without expanding it.
+pub(super) fn json_bytes(compact: &str) -> usize {
+    let length = compact.strip_prefix(DEFLATED).and_then(|rest| number(&mut rest.as_bytes()).ok());
+    length.and_then(|length| usize::try_from(length).ok()).unwrap_or(compact.len())
+}
+
 /// The JSON text of a compact form.
 pub(super) fn expand(compact: &str) -> Result<String, Damaged> {
     match compact.strip_prefix(DEFLATED) {

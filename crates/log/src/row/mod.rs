@@ -31,6 +31,13 @@ pub(crate) struct Row {
     pub(crate) body: String,
 }
 
+impl Row {
+    /// About how many bytes the event takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        compact::json_bytes(&self.body)
+    }
+}
+
 /// Why a stored form cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RowError {
@@ -66,6 +73,7 @@ pub(crate) fn decode(version: i64, body: &str) -> Result<SessionEvent, RowError>
 #[derive(Default)]
 pub(crate) struct Decoder {
     run: Option<RunId>,
+    json_bytes: usize,
 }
 
 impl Decoder {
@@ -78,7 +86,13 @@ impl Decoder {
         }
     }
 
+    /// The length of the last event's JSON, of which a deflated row is a small part: what it takes in memory.
+    pub(crate) fn json_bytes(&self) -> usize {
+        self.json_bytes
+    }
+
     fn decode_json(&mut self, json: &str) -> Result<SessionEvent, RowError> {
+        self.json_bytes = json.len();
         serde_json::from_str::<EventRow<'_>>(json)?.into_event(self)
     }
 

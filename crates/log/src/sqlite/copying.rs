@@ -120,7 +120,7 @@ fn stored_events(
                 return Ok(if events.is_empty() { Err(unreadable) } else { Ok(events) });
             };
             let stored = Row { version: row.get(3)?, body: row.get(4)? };
-            bytes += stored.body.len();
+            bytes += stored.memory_bytes();
             events.push(StoredEvent { seq, id, at: Timestamp(row.get(2)?), row: stored });
         }
     }

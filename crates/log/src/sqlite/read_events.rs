@@ -208,7 +208,7 @@ impl SharedRead {
                         return Ok(part);
                     }
                 }
-                unreported += body.len();
+                unreported += decoder.json_bytes();
                 if unreported >= REPORT_BYTES
                     && self.add_bytes_and_check_limit(std::mem::take(&mut unreported))
                 {

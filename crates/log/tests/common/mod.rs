@@ -21,6 +21,17 @@ pub fn new_entry(text: impl Into<String>) -> NewEntry {
     NewEntry { id: EventId::parse("evt").unwrap(), at: Timestamp(1), event }
 }
 
+/// A text of this length that cannot be deflated.
+pub fn noise(bytes: usize) -> String {
+    let mut state = bytes as u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'#' + ((state >> 33) % 92) as u8)
+    };
+    // In JSON, a backslash takes two bytes.
+    std::iter::repeat_with(next).filter(|letter| *letter != '\\').take(bytes).collect()
+}
+
 /// The texts of a session's events. Checks that their numbers have no gaps.
 pub async fn texts(log: &SqliteLog, name: &str) -> Vec<String> {
     let entries = log.read(&session(name), Seq::START, usize::MAX).await.unwrap();

@@ -36,7 +36,8 @@ fn run_chat(home: &Home) -> (String, String) {
     let files = ["parlor.db", "parlor.db-wal"].map(|file| std::fs::read(home.state().join(file)));
     let database =
         String::from_utf8_lossy(&files.into_iter().flatten().flatten().collect::<Vec<u8>>()).into_owned();
-    (stdout, database)
+    // Long events are deflated in the database.
+    (stdout, database + &home.prints(&["replay", &home.last_session(), "--json"]))
 }
 
 /// Script steps that say these pieces. JSON strings are valid TOML strings.

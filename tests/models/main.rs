@@ -35,6 +35,7 @@ mod long_run;
 mod model_session;
 mod other_providers;
 mod outputs;
+mod project_servers;
 mod project_trust;
 mod refused_prompts;
 mod scenarios;

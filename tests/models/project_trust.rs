@@ -151,14 +151,14 @@ fn an_editor_is_asked_before_the_first_prompt_reaches_the_model() {
     }
 }
 
-fn serve(home: &Home) -> Server {
+pub(crate) fn serve(home: &Home) -> Server {
     let state = home.state();
     let mut command = server::command(&state);
     command.current_dir(home.folder()).env("SOME_API_KEY", "s3cret");
     Server::spawn(command, &state).unwrap()
 }
 
-async fn answer(server: &Server, session: &str, question: &Value, answer: &str) {
+pub(crate) async fn answer(server: &Server, session: &str, question: &Value, answer: &str) {
     let question = question.as_str().unwrap();
     let path = format!("http://{}/api/sessions/{session}/questions/{question}/answer", server.http);
     let body = json!({"answer": answer}).to_string();

@@ -12,7 +12,7 @@ use parlor_log::{Announcement, EventLog, OPEN_CHECK_WAIT, SystemClock, TimeOrder
 use parlor_model::provider::ProviderKind;
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_process::set_child_limits;
-use parlor_tools::{McpLogin, McpServers, RubyTool, ShellTool, Toolbox};
+use parlor_tools::{McpLogin, McpServers, ProjectMcpServers, RubyTool, ShellTool, Toolbox};
 use parlor_undo::UndoStore;
 use parlor_vocab::AgentId;
 
@@ -178,6 +178,12 @@ impl Home {
         Ok(McpServers::with_logins(configs.collect(), login))
     }
 
+    /// The MCP servers that projects bring. They get the environment of agents' commands and nothing else of parlor's.
+    pub(crate) fn project_mcp_servers(&self, environment: &Environment) -> ProjectMcpServers {
+        let taken = self.config.mcp.keys().cloned();
+        ProjectMcpServers::new(taken, self.command_environment(environment), self.redaction.new_learner())
+    }
+
     /// The folder of the SQLite log and of attached files.
     fn data_folder(&self) -> &Path {
         self.data_folder.as_deref().unwrap_or(&self.path)
@@ -212,6 +218,7 @@ impl Home {
             true => sessions,
             false => sessions.with_tool_source(Arc::new(self.mcp_servers(environment)?)),
         };
+        let sessions = sessions.with_project_servers(Arc::new(self.project_mcp_servers(environment)));
         let own_folders = std::iter::once(&self.path).chain(&self.data_folder);
         let sessions = own_folders.fold(sessions, |sessions, folder| sessions.with_state_folder(folder));
         let user_home = environment.user_home.as_deref().map(Path::new);

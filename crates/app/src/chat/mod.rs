@@ -202,6 +202,7 @@ pub(crate) async fn chat(
         let picks_session = options.resume;
         let options = screen::ScreenOptions {
             home,
+            environment,
             sessions,
             session,
             agent,

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use futures_util::future::join_all;
-use parlor_engine::Redact;
-use parlor_tools::{McpServer, McpServerState};
+use parlor_engine::{Redact, visible};
+use parlor_tools::{McpServer, McpServerState, PROJECT_MCP_FILE};
+use parlor_vocab::RuleAction;
 
 use super::login::{self, LoginOptions};
 use crate::console::Console;
 use crate::environment::Environment;
 use crate::home::Home;
+use crate::rules::project_servers;
 use crate::settings::{Config, FILE};
 
 /// The arguments of `parlor mcp`.
@@ -27,7 +29,7 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List the configured servers
+    /// List the servers of parlor.toml, and those of the project's .mcp.json
     List,
     /// Add a server to parlor.toml
     Add(AddOptions),
@@ -73,7 +75,7 @@ pub(crate) fn run(
     }
     let home = Home::open(environment)?;
     match &options.action {
-        Action::List => list_servers(&home, out)?,
+        Action::List => list_servers(&home, environment, out)?,
         Action::Add(options) => add(&home, options, out)?,
         Action::Remove { name } => remove(&home, name, out)?,
         Action::Login(_) | Action::Logout { .. } => {}
@@ -82,16 +84,40 @@ pub(crate) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the configured servers.
-pub(crate) fn list_servers(home: &Home, out: &mut dyn Write) -> anyhow::Result<()> {
+/// Lists the configured servers, and those that the project of the working folder brings.
+pub(crate) fn list_servers(
+    home: &Home,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let servers = &home.config().mcp;
-    if servers.is_empty() {
+    let project = project_servers(home, environment);
+    if servers.is_empty() && project.is_none() {
         writeln!(out, "no MCP servers are configured; add one with: parlor mcp add NAME COMMAND...")?;
     }
     for (name, server) in servers {
         let disabled = if server.is_enabled() { "" } else { "  (disabled)" };
         let line = format!("{name}  {}{disabled}", server.summary());
         writeln!(out, "{}", home.redaction().redact(&line))?;
+    }
+    let Some((root, found)) = project else { return Ok(()) };
+    let path = visible(&root.join(PROJECT_MCP_FILE).display().to_string());
+    let (file, verdict) = match found {
+        Ok(found) => found,
+        Err(reason) => {
+            writeln!(out, "{path}: {reason}")?;
+            return Ok(());
+        }
+    };
+    let state = match verdict.action {
+        RuleAction::Allow => "trusted as it is now".to_owned(),
+        RuleAction::Ask => "not used before you trust it, in a session or with: parlor rules trust".to_owned(),
+        RuleAction::Deny => format!("not used: {}", verdict.reason),
+    };
+    writeln!(out, "from {path} ({state}):")?;
+    for (name, shown, reason) in file.servers() {
+        let left_out = reason.map_or_else(String::new, |reason| format!("  (left out: {reason})"));
+        writeln!(out, "{name}  {}{left_out}", home.redaction().redact(shown))?;
     }
     Ok(())
 }

@@ -5,16 +5,20 @@ mod store;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use parlor_engine::policy::{PROJECT_TRUST, describe};
+use parlor_engine::ProjectPolicies;
+use parlor_engine::policy::{PROJECT_SERVERS_TRUST, PROJECT_TRUST, ProjectPolicy, RunPolicy, Verdict, describe};
 use parlor_model::project_root;
+use parlor_tools::{ProjectMcpFile, ProjectMcpServers};
 use parlor_vocab::{PolicyRule, RuleAction};
 
 pub(crate) use self::store::ProjectRules;
 use self::store::{RememberedRule, RuleFile};
 use crate::environment::Environment;
+use crate::home::Home;
 
 /// The arguments of `parlor rules`.
 #[derive(Args)]
@@ -33,7 +37,8 @@ enum Action {
         /// The number of the rule, as parlor rules prints it
         id: u64,
     },
-    /// Trust a project from now on, so that agents read its instructions and skills without a question
+    /// Trust a project from now on, so that agents read its instructions and skills, and use the MCP servers that its .mcp.json
+    /// has now, without a question
     Trust {
         /// A folder of the project; the current one if it is left out
         folder: Option<PathBuf>,
@@ -77,7 +82,47 @@ pub(crate) fn trust_project(environment: &Environment, folder: &Path) -> anyhow:
     let rule = PolicyRule { tool: Some(PROJECT_TRUST.to_owned()), ..PolicyRule::new(RuleAction::Allow) };
     let state = environment.state_folder()?;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
-    RuleFile::new(&state).add(&project_root(&folder, home), &rule)
+    let (rules, root) = (RuleFile::new(&state), project_root(&folder, home));
+    rules.add(&root, &rule)?;
+    // The names that the settings have do not matter here.
+    let servers = ProjectMcpServers::new([], Vec::new(), Arc::new(|_| ()));
+    match servers.read(&root) {
+        Ok(Some(file)) => rules.add(&root, &servers_rule(&file)),
+        // A run says what is wrong with it.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
+/// The rule by which this text of a project's file with MCP servers is trusted.
+fn servers_rule(file: &ProjectMcpFile) -> PolicyRule {
+    PolicyRule {
+        tool: Some(PROJECT_SERVERS_TRUST.to_owned()),
+        command: Some(file.digest().to_owned()),
+        ..PolicyRule::new(RuleAction::Allow)
+    }
+}
+
+/// The project of the working folder with its file of MCP servers, if it has one, and what the rules say about them.
+pub(crate) fn project_servers(
+    home: &Home,
+    environment: &Environment,
+) -> Option<(PathBuf, Result<(ProjectMcpFile, Verdict), String>)> {
+    let folder = std::env::current_dir().ok()?.canonicalize().ok()?;
+    let user_home = environment.user_home.as_deref().map(Path::new);
+    let root = project_root(&folder, user_home);
+    let file = match home.project_mcp_servers(environment).read(&root) {
+        Ok(file) => file?,
+        Err(reason) => return Some((root, Err(reason))),
+    };
+    let judge = || -> Result<Verdict, String> {
+        let (settings, rules) =
+            (home.config().policy.settings(user_home)?, ProjectRules::new(home.path(), user_home));
+        let project: ProjectPolicy = rules.read(&folder)?;
+        let policy = RunPolicy::new(&settings, project, None, &folder);
+        Ok(policy.project_servers_trust(&root, file.digest(), &rules.remembered(&root)?))
+    };
+    let judged = judge().map(|verdict| (file, verdict));
+    Some((root, judged))
 }
 
 fn line(rule: &RememberedRule) -> anyhow::Result<String> {

@@ -5,14 +5,11 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use parlor_tools::{MCP_CALL_TIMEOUT, McpLaunch, McpServerConfig};
+use parlor_tools::{MAX_SERVER_NAME, MCP_CALL_TIMEOUT, McpLaunch, McpServerConfig, is_server_name};
 
 use super::SettingsError;
 use super::models::is_http_address;
 use super::read::Value;
-
-/// The longest name of a server. It begins the names of its tools, which have at most 64 characters.
-pub(crate) const MAX_SERVER_NAME: usize = 32;
 
 /// The settings of one server.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -73,8 +70,7 @@ impl McpDrafts {
 
 impl McpSettings {
     fn check(&self, name: &str) -> Result<(), String> {
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if name.is_empty() || name.len() > MAX_SERVER_NAME || !name.chars().all(is_allowed) {
+        if !is_server_name(name) {
             return Err(format!("must have a name of 1 to {MAX_SERVER_NAME} letters, digits, - and _"));
         }
         match (&self.command, &self.url) {

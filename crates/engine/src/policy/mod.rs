@@ -20,6 +20,10 @@ pub use self::rule::{MAX_RULE_BYTES, MAX_RULES, Rule, RuleSource, describe};
 /// The name by which rules say which projects are trusted, as if it were a tool. Only rules with this name count for that.
 pub const PROJECT_TRUST: &str = "trust_project";
 
+/// The name under which rules say whether agents may use the MCP servers of a project's file. A remembered answer also names the
+/// digest of the file, in the place of a command.
+pub const PROJECT_SERVERS_TRUST: &str = "trust_project_servers";
+
 /// How long a question waits for an answer by default.
 pub const QUESTION_TIMEOUT: Duration = Duration::from_secs(3600);
 
@@ -191,8 +195,31 @@ impl RunPolicy {
     /// Whether an agent may obey the files of the project with this root: the most specific rule about [`PROJECT_TRUST`], of the
     /// settings or of the answers `remembered` for this root, says so. Without one, a person is asked.
     pub fn project_trust(&self, root: &Path, remembered: &[Rule]) -> Verdict {
+        self.trust_rule(PROJECT_TRUST, root, remembered).map_or_else(not_trusted, rule_verdict)
+    }
+
+    /// Whether agents may use the MCP servers of the project with this root, whose file has this digest: a rule about
+    /// [`PROJECT_SERVERS_TRUST`] of the settings, or an answer that was remembered for this very file. Not in a project that is
+    /// never trusted.
+    pub fn project_servers_trust(&self, root: &Path, digest: &str, remembered: &[Rule]) -> Verdict {
+        let project = self.project_trust(root, remembered);
+        if project.action == RuleAction::Deny {
+            return project;
+        }
+        let is_answer = |rule: &&Rule| {
+            let written = rule.written();
+            written.tool.as_deref() == Some(PROJECT_SERVERS_TRUST) && written.command.as_deref() == Some(digest)
+        };
+        let rule = self.trust_rule(PROJECT_SERVERS_TRUST, root, &[]);
+        let denied = rule.filter(|rule| rule.action() == RuleAction::Deny);
+        let answered = remembered.iter().find(is_answer);
+        denied.or(answered).or(rule).map_or_else(not_trusted, rule_verdict)
+    }
+
+    /// The most specific rule with this name that is about the project with this root.
+    fn trust_rule<'a>(&'a self, name: &str, root: &Path, remembered: &'a [Rule]) -> Option<&'a Rule> {
         let call = ToolRequest {
-            tool: PROJECT_TRUST.to_owned(),
+            tool: name.to_owned(),
             effect: ToolEffect::Reads,
             command: None,
             paths: vec![root.to_owned()],
@@ -201,12 +228,9 @@ impl RunPolicy {
         };
         let of_settings = self.rules.iter().filter(|rule| rule.source() == RuleSource::Settings);
         let rules = of_settings.chain(remembered).chain(&self.project_rules);
-        let about_trust = rules.filter(|rule| rule.written().tool.as_deref() == Some(PROJECT_TRUST));
+        let about_trust = rules.filter(|rule| rule.written().tool.as_deref() == Some(name));
         let matching = about_trust.filter(|rule| rule.matches(&call, root));
-        matching.max_by_key(|rule| rule.specificity(root)).map_or_else(
-            || Verdict { action: RuleAction::Ask, reason: "nobody has said that it is trusted".to_owned() },
-            rule_verdict,
-        )
+        matching.max_by_key(|rule| rule.specificity(root))
     }
 
     /// What the policy says about connections of commands to this host: the most specific rule about it, or a stricter one of
@@ -252,6 +276,10 @@ impl RunPolicy {
         let checked = Rule::new(rule.clone(), RuleSource::Remembered, None).ok()?;
         (checked.is_exact() && checked.matches(call, &self.folder)).then_some(rule)
     }
+}
+
+fn not_trusted() -> Verdict {
+    Verdict { action: RuleAction::Ask, reason: "nobody has said that it is trusted".to_owned() }
 }
 
 fn rule_verdict(rule: &Rule) -> Verdict {

@@ -6,6 +6,7 @@ use parlor_vocab::{
 };
 
 use super::{Decision, Effect, OpenRun, Session};
+use crate::policy::PROJECT_SERVERS_TRUST;
 use crate::visible::is_blank;
 
 /// How many settled questions a session remembers, to tell a late answer what became of its question.
@@ -115,7 +116,10 @@ impl Session {
             }
             QuestionEvent::Settled { question, outcome } => {
                 let asked = open.question.take_if(|asked| asked.question.id == *question);
-                if asked.is_some_and(|asked| asked.question.kind == QuestionKind::ProjectTrust)
+                let is_about_project = |asked: PendingQuestion| {
+                    asked.question.kind == QuestionKind::ProjectTrust && asked.question.tool != PROJECT_SERVERS_TRUST
+                };
+                if asked.is_some_and(is_about_project)
                     && let QuestionOutcome::Answered { answer, .. } = outcome
                 {
                     self.trust_answer = match answer {

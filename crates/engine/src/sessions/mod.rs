@@ -20,6 +20,7 @@ mod orphans;
 mod peer_watches;
 mod peers;
 mod policy_source;
+mod project_tools;
 mod routing;
 mod run_driver;
 mod state_loader;
@@ -35,7 +36,7 @@ use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use parlor_log::{EventLog, LogError, NodeRecord, Page, PageRequest, SessionRecord, UsageLine};
-use parlor_tools::{NoSecrets, Redact, ToolSource, Toolbox};
+use parlor_tools::{NoSecrets, ProjectMcpServers, Redact, ToolSource, Toolbox};
 use parlor_undo::UndoStore;
 use parlor_vocab::{
     AgentChoice, AgentId, Clock, FileError, IdSource, Media, MediaId, NamedFile, NewSession, Question, Seq,
@@ -57,6 +58,7 @@ use self::peer_watches::{PeerWatch, PeerWatches};
 pub use self::peers::{PeerConnection, PeerError, Peers};
 use self::policy_source::PolicySource;
 pub use self::policy_source::ProjectPolicies;
+pub use self::project_tools::MAX_PROJECT_ANSWERS;
 pub use self::routing::{OWNER_WAIT, PEER_REPLY_WAIT};
 pub use self::run_driver::approval::QUESTION_DETAIL_BYTES;
 pub use self::run_driver::hosts::{MAX_HOST_EVENTS, MAX_HOST_QUESTIONS};
@@ -479,6 +481,13 @@ impl Sessions {
     #[must_use]
     pub fn with_tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
         self.shared.tool_sources.add(source);
+        self
+    }
+
+    /// Gives runs under the policy the MCP servers that their projects bring, if the user trusts them.
+    #[must_use]
+    pub fn with_project_servers(mut self, servers: Arc<ProjectMcpServers>) -> Self {
+        self.shared.tool_sources.set_project_servers(servers);
         self
     }
 

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_model::{Agent, project_root};
-use parlor_tools::{OpenedPathCheck, Sandbox, SandboxNetwork, follow_links};
+use parlor_tools::{
+    OpenedPathCheck, ProjectMcpFile, ProjectMcpServers, Sandbox, SandboxNetwork, follow_links,
+};
 use parlor_vocab::{Failure, FailureCode, PolicyMode, PolicyRule, RuleAction};
 
 use crate::policy::{
@@ -257,6 +259,29 @@ impl RunRules {
         work.await.unwrap_or_else(|error| {
             let verdict = Verdict { action: RuleAction::Deny, reason: error.to_string() };
             (self.folder.clone(), verdict)
+        })
+    }
+
+    /// The root of the project, the file of its MCP servers, and what the rules say about them. `home` is the user's folder.
+    pub(super) async fn project_servers(
+        self: &Arc<Self>,
+        servers: &Arc<ProjectMcpServers>,
+        home: Option<PathBuf>,
+    ) -> (PathBuf, Result<Option<ProjectMcpFile>, String>, Verdict) {
+        let (rules, servers) = (Arc::clone(self), Arc::clone(servers));
+        let denied = |reason: String| Verdict { action: RuleAction::Deny, reason };
+        let work = tokio::task::spawn_blocking(move || {
+            let root = project_root(&rules.folder, home.as_deref());
+            let file = servers.read(&root);
+            let Ok(Some(found)) = &file else { return (root, file, denied("there is no file".to_owned())) };
+            let remembered = rules.source.projects.remembered(&root).unwrap_or_default();
+            let policy = rules.policy.lock().unwrap_or_else(PoisonError::into_inner);
+            let verdict = policy.project_servers_trust(&root, found.digest(), &remembered);
+            drop(policy);
+            (root, file, verdict)
+        });
+        work.await.unwrap_or_else(|error| {
+            (self.folder.clone(), Err(error.to_string()), denied(error.to_string()))
         })
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod approval;
 mod call_inputs;
 pub(crate) mod hosts;
+mod project_servers;
 mod project_trust;
 mod resume;
 mod run_handle;

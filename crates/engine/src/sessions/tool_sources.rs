@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
-use parlor_tools::{OfferedTools, ToolSource, Toolbox, catch_panic};
+use parlor_tools::{OfferedTools, ProjectMcpServers, ToolSource, Toolbox, catch_panic};
 use parlor_vocab::SessionId;
 use tokio::sync::OnceCell;
+
+use super::project_tools::{AllProjectTools, ProjectTools};
 
 type SourcesBySession = HashMap<SessionId, Vec<Arc<dyn ToolSource>>>;
 
@@ -16,11 +18,16 @@ type SourcesBySession = HashMap<SessionId, Vec<Arc<dyn ToolSource>>>;
 pub(super) struct ToolSources {
     for_all: Vec<Arc<dyn ToolSource>>,
     for_one: Arc<Mutex<SourcesBySession>>,
+    of_projects: Option<AllProjectTools>,
 }
 
 impl ToolSources {
     pub(super) fn add(&mut self, source: Arc<dyn ToolSource>) {
         self.for_all.push(source);
+    }
+
+    pub(super) fn set_project_servers(&mut self, servers: Arc<ProjectMcpServers>) {
+        self.of_projects = Some(AllProjectTools::new(servers));
     }
 
     pub(super) fn add_for(&self, session: &SessionId, source: Arc<dyn ToolSource>) -> SessionToolSource {
@@ -43,7 +50,8 @@ impl ToolSources {
     pub(super) fn for_run(&self, own: &Toolbox, session: &SessionId) -> RunTools {
         let for_one = self.for_one.lock().unwrap_or_else(PoisonError::into_inner);
         let sources = self.for_all.iter().chain(for_one.get(session).into_iter().flatten());
-        RunTools { own: own.clone(), sources: sources.cloned().collect(), all: OnceCell::new() }
+        let project = self.of_projects.as_ref().map(|all| all.for_run(session));
+        RunTools { own: own.clone(), sources: sources.cloned().collect(), project, all: OnceCell::new() }
     }
 }
 
@@ -64,6 +72,7 @@ impl Drop for SessionToolSource {
 pub(super) struct RunTools {
     own: Toolbox,
     sources: Vec<Arc<dyn ToolSource>>,
+    project: Option<ProjectTools>,
     all: OnceCell<CollectedTools>,
 }
 
@@ -77,7 +86,28 @@ pub(super) struct CollectedTools {
 impl RunTools {
     /// Whether asking for the tools may take time.
     pub(super) fn has_sources(&self) -> bool {
-        !self.sources.is_empty() && !self.all.initialized()
+        self.sources().next().is_some() && !self.all.initialized()
+    }
+
+    /// Whether a call of this tool asks the sources.
+    pub(super) fn needs_sources(&self, tool: &str) -> bool {
+        !self.all.initialized() && self.own.find(tool).is_err()
+    }
+
+    /// What the project brings, if it is not decided yet whether the run gets it.
+    pub(super) fn undecided_project(&self) -> Option<&ProjectTools> {
+        self.project.as_ref().filter(|project| !project.is_decided() && !self.all.initialized())
+    }
+
+    /// Remembers for this session what a person answered about the project's file with this digest.
+    pub(super) fn remember_project_answer(&self, digest: &str, is_allowed: bool) {
+        if let Some(project) = &self.project {
+            project.remember(digest, is_allowed);
+        }
+    }
+
+    fn sources(&self) -> impl Iterator<Item = &Arc<dyn ToolSource>> {
+        self.sources.iter().chain(self.project.as_ref().and_then(ProjectTools::source))
     }
 
     /// The toolbox with a tool of this name. Asks the sources only if parlor itself has no such tool.
@@ -99,7 +129,7 @@ impl RunTools {
     pub(super) async fn collect(&self, folder: &Path) -> &CollectedTools {
         self.all
             .get_or_init(async || {
-                let asked = self.sources.iter().map(|source| catch_panic(source.tools(folder)));
+                let asked = self.sources().map(|source| catch_panic(source.tools(folder)));
                 let (mut toolbox, mut notices) = (self.own.clone(), Vec::new());
                 for offered in join_all(asked).await {
                     let offered = offered.unwrap_or_else(|panicked| OfferedTools {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parlor_process::Sandbox;
 use parlor_vocab::{Failure, FailureCode};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
@@ -113,6 +114,7 @@ impl Connection {
     pub(super) async fn open(
         launch: &McpLaunch,
         login: Option<Arc<dyn McpLogin>>,
+        sandbox: Option<&Sandbox>,
         opening: Opening,
         budget: &Arc<MessageBudget>,
     ) -> Result<Self, String> {
@@ -125,7 +127,7 @@ impl Connection {
         };
         let (service, process) = match launch {
             McpLaunch::Command { program, args, env, folder } => {
-                let (process, stream) = ServerProcess::start(program, args, env, folder, budget)
+                let (process, stream) = ServerProcess::start(program, args, env, folder, sandbox, budget)
                     .map_err(|error| format!("it cannot be started: {error}"))?;
                 match Listener::new(None).serve_with_lifecycle(stream, lifecycle).await {
                     Ok(service) => (service, Some(process)),

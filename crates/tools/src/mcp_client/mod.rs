@@ -13,6 +13,7 @@ mod listing;
 mod login;
 mod message_budget;
 mod naming;
+mod project;
 mod search;
 mod server;
 mod server_process;
@@ -25,8 +26,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use login::McpLogin;
+pub use naming::is_server_name;
+pub use project::{
+    LearnMcpSecret, PROJECT_MCP_BYTES, PROJECT_MCP_FILE, PROJECT_MCP_KEPT, PROJECT_MCP_SERVERS,
+    PROJECT_MCP_SHOWN_BYTES, ProjectMcpFile, ProjectMcpServers,
+};
 pub use server::{McpServer, McpServerState};
 pub use source::McpServers;
+
+/// The longest name of a server. It begins the names of its tools, which have at most 64 characters.
+pub const MAX_SERVER_NAME: usize = 32;
 
 /// How long a server may take to start and to list its tools. Programs such as `npx` download themselves first.
 pub const MCP_START_WAIT: Duration = Duration::from_secs(30);

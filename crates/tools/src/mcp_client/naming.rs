@@ -2,7 +2,14 @@
 
 use parlor_vocab::truncate_middle;
 
+use super::MAX_SERVER_NAME;
 use crate::toolbox::TOOL_NAME_CHARS;
+
+/// Whether a server may have this name.
+pub fn is_server_name(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    !name.is_empty() && name.len() <= MAX_SERVER_NAME && name.chars().all(is_allowed)
+}
 
 /// The name of a server's tool for models: `server__tool`. Other characters than letters, digits, `_` and `-` are replaced.
 /// A name that was changed gets a number from its original, so that two of them stay different and stable.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parlor_process::{Sandbox, SandboxNetwork};
 use parlor_vocab::{Failure, FailureCode};
 use rmcp::model::{CallToolResult, JsonObject};
 use tokio::sync::Mutex;
@@ -15,7 +16,7 @@ use super::message_budget::{Flood, MessageBudget};
 use super::naming::harmless;
 use super::{
     MCP_FIRST_BACKOFF, MCP_IDLE_TIME, MCP_MAX_BACKOFF, MCP_START_WAIT, MCP_STDERR_BYTES, McpLogin,
-    McpServerConfig,
+    McpLaunch, McpServerConfig,
 };
 use crate::failure::failure;
 use crate::tool::ToolContext;
@@ -24,6 +25,8 @@ use crate::tool::ToolContext;
 pub struct McpServer {
     config: McpServerConfig,
     login: Option<Arc<dyn McpLogin>>,
+    /// Confines the program, and the hosts that are connected to.
+    sandbox: Option<Arc<Sandbox>>,
     /// Locked while the server starts, so that callers at the same time start it once.
     state: Mutex<State>,
 }
@@ -75,8 +78,12 @@ pub enum McpServerState {
 
 impl McpServer {
     /// A server that is not started yet. `login` is that of a web service.
-    pub(super) fn new(config: McpServerConfig, login: Option<Arc<dyn McpLogin>>) -> Arc<Self> {
-        Arc::new(Self { config, login, state: Mutex::default() })
+    pub(super) fn new(
+        config: McpServerConfig,
+        login: Option<Arc<dyn McpLogin>>,
+        sandbox: Option<Arc<Sandbox>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { config, login, sandbox, state: Mutex::default() })
     }
 
     /// The server as it is configured.
@@ -217,10 +224,11 @@ impl McpServer {
     }
 
     async fn connect(&self, opening: Opening) -> Result<Up, String> {
-        let budget = Arc::new(MessageBudget::new());
+        let (budget, sandbox) = (Arc::new(MessageBudget::new()), self.sandbox.as_deref());
         let connecting = async {
+            check_host(&self.config.launch, sandbox).await?;
             let connection =
-                Connection::open(&self.config.launch, self.login.clone(), opening, &budget).await?;
+                Connection::open(&self.config.launch, self.login.clone(), sandbox, opening, &budget).await?;
             let list = connection.list_tools(self.config.tools.as_deref()).await.map_err(|error| {
                 let words = connection.last_words();
                 if words.is_empty() { error } else { format!("{error}; {words}") }
@@ -232,6 +240,20 @@ impl McpServer {
             () = budget.exceeded() => Err(Flood.to_string()),
         }
     }
+}
+
+/// Fails if the sandbox does not let its processes connect to the host of a web service: parlor does not do it for them.
+async fn check_host(launch: &McpLaunch, sandbox: Option<&Sandbox>) -> Result<(), String> {
+    let (McpLaunch::Url { url, .. }, Some(sandbox)) = (launch, sandbox) else { return Ok(()) };
+    let url = reqwest::Url::parse(url).map_err(|_| "its url cannot be read".to_owned())?;
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let is_allowed = match &sandbox.network {
+        SandboxNetwork::Open => true,
+        SandboxNetwork::None => false,
+        SandboxNetwork::Proxy(rules) => rules.allows(&host, url.port_or_known_default().unwrap_or(0)).await,
+    };
+    let advice = format!("the policy allows no connection to {host}; this rule would: allow = [{{ host = {host:?} }}]");
+    if is_allowed { Ok(()) } else { Err(advice) }
 }
 
 /// Ends a server that nobody has used for a while, or that sends too much. Keeps neither the server nor the connection alive.

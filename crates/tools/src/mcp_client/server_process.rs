@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use parlor_process::{ChildEvent, Process, ProcessNumber, ProcessReport, SpawnError, WriteId, spawn};
+use parlor_process::{
+    ChildEvent, Process, ProcessNumber, ProcessReport, Sandbox, SpawnError, WriteId, spawn_in,
+};
 use parlor_vocab::{OutputStream, ProcessExit, ProcessId, StartProcess, StdioKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
@@ -46,6 +48,7 @@ impl ServerProcess {
         args: &[String],
         env: &[(String, String)],
         folder: &Path,
+        sandbox: Option<&Sandbox>,
         budget: &Arc<MessageBudget>,
     ) -> Result<(Self, DuplexStream), SpawnError> {
         let start = StartProcess {
@@ -59,7 +62,7 @@ impl ServerProcess {
             retain_bytes: 0,
         };
         let (sender, reports) = mpsc::channel(REPORT_QUEUE);
-        let process = Arc::new(spawn(&start, ProcessNumber(0), sender)?);
+        let process = Arc::new(spawn_in(sandbox, &start, ProcessNumber(0), sender)?);
         let notes = Arc::new(Mutex::new(Notes::default()));
         let (near, far) = duplex(PIPE_BYTES);
         let (input, output) = split(far);

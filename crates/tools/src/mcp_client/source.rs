@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use parlor_process::Sandbox;
 use tokio::time::timeout;
 
 use super::search::{CallFoundTool, SearchTool};
@@ -32,8 +33,14 @@ impl McpServers {
     ) -> Self {
         let servers = configs.into_iter().map(|config| {
             let login = login(&config.name);
-            McpServer::new(config, login)
+            McpServer::new(config, login, None)
         });
+        Self { servers: servers.collect() }
+    }
+
+    /// Servers whose programs and connections `sandbox` confines. They have no logins.
+    pub(super) fn in_sandbox(configs: Vec<McpServerConfig>, sandbox: Option<&Arc<Sandbox>>) -> Self {
+        let servers = configs.into_iter().map(|config| McpServer::new(config, None, sandbox.cloned()));
         Self { servers: servers.collect() }
     }
 

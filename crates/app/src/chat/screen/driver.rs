@@ -27,6 +27,7 @@ use super::terminal_mode::{TerminalMode, write_now};
 use super::theme::Theme;
 use super::wrap::clean;
 use crate::console::Console;
+use crate::environment::Environment;
 use crate::home::Home;
 use crate::sessions::pick::short_id;
 use crate::settings::models::REASONING;
@@ -46,6 +47,7 @@ const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(12);
 /// What the screen begins with.
 pub(in crate::chat) struct ScreenOptions<'a> {
     pub(in crate::chat) home: &'a Home,
+    pub(in crate::chat) environment: &'a Environment,
     pub(in crate::chat) sessions: &'a Arc<Sessions>,
     pub(in crate::chat) session: Option<SessionId>,
     pub(in crate::chat) agent: &'a AgentConfig,
@@ -62,6 +64,7 @@ pub(in crate::chat) struct ScreenOptions<'a> {
 /// The screen and all that it works with.
 pub(super) struct Driver<'a> {
     pub(super) home: &'a Home,
+    pub(super) environment: &'a Environment,
     pub(super) sessions: &'a Arc<Sessions>,
     pub(super) screen: Screen,
     pub(super) link: SessionLink,
@@ -96,6 +99,7 @@ pub(in crate::chat) async fn run(
     let link = SessionLink::new(options.sessions, options.choice.clone(), options.mode, results.clone());
     let mut driver = Driver {
         home: options.home,
+        environment: options.environment,
         sessions: options.sessions,
         screen,
         link,

@@ -86,7 +86,7 @@ impl Driver<'_> {
             CommandName::Export => self.export(&argument).await?,
             CommandName::Mcp => {
                 let mut out = Vec::new();
-                list_servers(self.home, &mut out)?;
+                list_servers(self.home, self.environment, &mut out)?;
                 self.show_text(&out);
             }
             CommandName::Cost => self.show_cost().await?,

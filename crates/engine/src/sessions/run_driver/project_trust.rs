@@ -14,7 +14,7 @@ use parlor_vocab::{
 
 use super::RunDriver;
 use super::approval::QUESTION_DETAIL_BYTES;
-use crate::policy::{PROJECT_TRUST, WhenUnattended};
+use crate::policy::{PROJECT_SERVERS_TRUST, PROJECT_TRUST, WhenUnattended};
 use crate::sessions::policy_source::RunRules;
 use crate::visible::escaped;
 
@@ -76,12 +76,15 @@ impl RunDriver {
         self.trust_settled(&question, &outcome).await
     }
 
-    /// Takes over the outcome of the question about the trust of the project, and remembers "always".
+    /// Takes over the outcome of a question about the trust of the project or of its servers, and remembers "always".
     pub(super) async fn trust_settled(
         &mut self,
         question: &Question,
         outcome: &QuestionOutcome,
     ) -> Result<(), TurnError> {
+        if question.tool == PROJECT_SERVERS_TRUST {
+            return self.servers_settled(question, outcome).await.map(drop);
+        }
         let Some(rules) = self.rules.clone() else { return Ok(()) };
         match outcome {
             QuestionOutcome::Answered { answer: QuestionAnswer::AllowOnce, .. } => rules.set_trust(true),
@@ -112,7 +115,7 @@ impl RunDriver {
         self.report_progress(&text).await
     }
 
-    fn user_home(&self) -> Option<PathBuf> {
+    pub(super) fn user_home(&self) -> Option<PathBuf> {
         self.deps.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home))
     }
 }

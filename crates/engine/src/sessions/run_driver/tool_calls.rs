@@ -58,6 +58,9 @@ impl RunDriver {
         calls: Vec<ToolCall>,
         until: Option<Instant>,
     ) -> Result<Vec<Result<ToolOutput, Failure>>, TurnError> {
+        if calls.iter().any(|call| call.refusal.is_none() && self.tools.needs_sources(&call.tool)) {
+            self.admit_project_servers().await?;
+        }
         self.end_step().await?;
         let mut logged_calls = Vec::with_capacity(calls.len());
         for call in calls {
@@ -116,6 +119,7 @@ impl RunDriver {
 
     /// The tools that the agent may call. The first call asks the sources.
     pub(super) async fn available_tools(&mut self) -> Result<AvailableTools, TurnError> {
+        self.admit_project_servers().await?;
         let (tools, cancel) = (Arc::clone(&self.tools), self.context.cancel.clone());
         let is_first = tools.has_sources();
         let collected = cancel.run_until_cancelled(tools.collect(&self.context.folder));

@@ -27,6 +27,7 @@ pub mod supex;
 pub mod supr;
 pub mod synaps;
 mod tool_description;
+mod tool_details;
 mod truncate;
 
 pub use foreign::ForeignProtocol;
@@ -35,3 +36,4 @@ pub use parlor_vocab::Ticket;
 pub use question::{question_json, settled_json};
 pub use shared_frames::{MAX_SHARED_BYTES, MAX_SHARED_FRAMES, SharedFrames};
 pub use tool_description::ToolDescription;
+pub use tool_details::tool_details_json;

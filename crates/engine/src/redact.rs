@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use parlor_tools::{REDACT_SLICE_BYTES, Redact, clean};
 use parlor_vocab::{
-    Failure, MessageEvent, Question, QuestionEvent, RunEnding, RunEvent, StepEvent, SubagentEvent, ToolEvent,
+    Failure, Media, MessageEvent, Question, QuestionEvent, RunEnding, RunEvent, StepEvent, SubagentEvent,
+    ToolDetails, ToolDiff, ToolEvent, ToolResource,
 };
 
 /// The mark that other code leaves where it cut a text. It does not know the secrets, so it may cut one in half.
@@ -45,7 +46,9 @@ fn text_bytes(event: &RunEvent) -> usize {
         RunEvent::Message(MessageEvent::Completed { text, .. })
         | RunEvent::Step(StepEvent::Reasoned { text, .. }) => text.len(),
         RunEvent::Tool(ToolEvent::Called { tool, input, .. }) => tool.len() + input.len(),
-        RunEvent::Tool(ToolEvent::Completed { output, .. }) => output.len(),
+        RunEvent::Tool(ToolEvent::Completed { output, details, .. }) => {
+            output.len() + details.as_ref().map_or(0, |details| details.text_bytes())
+        }
         RunEvent::Tool(ToolEvent::Failed { failure, .. })
         | RunEvent::Step(StepEvent::Failed { failure, .. })
         | RunEvent::Subagent(SubagentEvent::Done { result: Err(failure), .. })
@@ -65,6 +68,34 @@ fn text_bytes(event: &RunEvent) -> usize {
         | RunEvent::Question(QuestionEvent::Settled { .. })
         | RunEvent::UsageAdded { .. }
         | RunEvent::Ended { .. } => 0,
+    }
+}
+
+/// Removes secrets from all texts of a result.
+fn clean_details(redact: &dyn Redact, details: ToolDetails) -> ToolDetails {
+    let text = |text: String| clean(redact, text);
+    ToolDetails {
+        structured: details.structured.map(text),
+        resources: details
+            .resources
+            .into_iter()
+            .map(|ToolResource { uri, name, mime }| ToolResource {
+                uri: text(uri),
+                name: name.map(text),
+                mime: mime.map(text),
+            })
+            .collect(),
+        diffs: details
+            .diffs
+            .into_iter()
+            .map(|ToolDiff { path, text: diff }| ToolDiff { path: text(path), text: text(diff) })
+            .collect(),
+        images: details
+            .images
+            .into_iter()
+            .map(|image| Media { name: text(image.name.clone()), ..image })
+            .collect(),
+        annotations: details.annotations,
     }
 }
 
@@ -97,8 +128,9 @@ pub(crate) fn clean_event(redact: &dyn Redact, event: RunEvent) -> RunEvent {
         RunEvent::Tool(ToolEvent::Progressed { call, message, percent }) => {
             RunEvent::Tool(ToolEvent::Progressed { call, message: text(message), percent })
         }
-        RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
-            RunEvent::Tool(ToolEvent::Completed { call, output: text(output), duration_ms })
+        RunEvent::Tool(ToolEvent::Completed { call, output, details, duration_ms }) => {
+            let details = details.map(|details| Box::new(clean_details(redact, *details)));
+            RunEvent::Tool(ToolEvent::Completed { call, output: text(output), details, duration_ms })
         }
         RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => {
             RunEvent::Tool(ToolEvent::Failed { call, failure: failed(failure), duration_ms })

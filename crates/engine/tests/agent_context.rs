@@ -58,7 +58,7 @@ impl Tool for CountingTool {
         tokio::task::yield_now().await;
         self.running.fetch_sub(1, Ordering::SeqCst);
         let image = ToolImage { mime: "image/png".to_owned(), bytes: b"png".to_vec() };
-        Ok(ToolOutput { text: input.to_owned(), images: vec![image] })
+        Ok(ToolOutput { text: input.to_owned(), images: vec![image], ..ToolOutput::default() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The stored files that an event refers to.
 
-use parlor_vocab::{Media, MediaId, MessageEvent, RunEvent, SessionEvent};
+use parlor_vocab::{Media, MediaId, MessageEvent, RunEvent, SessionEvent, ToolEvent};
 
 /// The ids of all files that `event` refers to. An id may occur twice.
 pub(crate) fn media_of(event: &SessionEvent) -> impl Iterator<Item = &MediaId> {
@@ -24,6 +24,7 @@ fn of_run(event: &RunEvent) -> &[Media] {
     match event {
         RunEvent::Started { input, .. } | RunEvent::Steered { input, .. } => &input.media,
         RunEvent::Message(MessageEvent::Completed { media, .. }) => media,
+        RunEvent::Tool(ToolEvent::Completed { details: Some(details), .. }) => &details.images,
         RunEvent::Message(MessageEvent::Started { .. })
         | RunEvent::Step(_)
         | RunEvent::Tool(_)
@@ -49,6 +50,6 @@ mod tests {
             assert_eq!(ids, if stored { vec!["ab"] } else { vec![] }, "{event:?}");
             events_with_media += usize::from(stored);
         }
-        assert_eq!(events_with_media, 6);
+        assert_eq!(events_with_media, 7);
     }
 }

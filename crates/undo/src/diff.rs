@@ -67,6 +67,14 @@ impl UndoStore {
     }
 }
 
+/// The lines of a unified diff of two texts from its first `@@` on, at most [`DIFF_LINES`].
+pub fn text_diff(before: &str, after: &str) -> String {
+    match unified(before, after) {
+        FileDiff::Text { text, .. } => text,
+        FileDiff::Binary | FileDiff::NotShown | FileDiff::NoFile => String::new(),
+    }
+}
+
 fn unified(before: &str, after: &str) -> FileDiff {
     let mut config = TextDiff::configure();
     let diff =

@@ -24,7 +24,7 @@ mod walk;
 
 pub use changes::{FileChange, Obstacle, RunChanges};
 pub use content::ContentId;
-pub use diff::{DIFF_BYTES, DIFF_LINES, FileDiff};
+pub use diff::{DIFF_BYTES, DIFF_LINES, FileDiff, text_diff};
 pub use error::UndoError;
 pub use journal::{MAX_RECORDED_CHANGES, RunRecord};
 pub use locks::UNDO_LOCK_WAIT;

@@ -2,7 +2,7 @@
 
 use crate::{
     AgentChoice, AgentId, EventId, Failure, Media, Message, MessageId, NewSession, PolicyMode, QuestionEvent,
-    QueuedInput, RunEnding, RunId, StepId, Timestamp, ToolCallId, Usage, UserInput,
+    QueuedInput, RunEnding, RunId, StepId, Timestamp, ToolCallId, ToolDetails, Usage, UserInput,
 };
 
 /// The number of an event in its session's log. The first event has number 1, and there are no gaps.
@@ -259,6 +259,8 @@ pub enum ToolEvent {
         call: ToolCallId,
         /// The result that the agent reads.
         output: String,
+        /// What the result has beside the text; `None` for most calls.
+        details: Option<Box<ToolDetails>>,
         /// Milliseconds since the call.
         duration_ms: u64,
     },

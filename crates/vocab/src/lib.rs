@@ -74,7 +74,10 @@ pub use session::{
     RunEnding, Sender, StopCause, ToolUse, Usage, UserInput,
 };
 pub use time::{Clock, IdSource, Timestamp, UniqueNumber};
-pub use tool::{ToolAnnotations, ToolImage, ToolInfo, ToolOutput};
+pub use tool::{
+    TOOL_DIFF_BYTES, TOOL_IMAGES, TOOL_RESOURCE_BYTES, TOOL_RESOURCES, TOOL_STRUCTURED_BYTES,
+    ToolAnnotations, ToolDetails, ToolDiff, ToolImage, ToolInfo, ToolOutput, ToolResource,
+};
 pub use tool_client::{RunReport, RunState, ToolClientEvent, ToolClientReply, ToolClientRequest};
 pub use traceparent::Traceparent;
 pub use truncate::{truncate_chars, truncate_middle};

@@ -1,5 +1,7 @@
 //! Tools: what clients and agents are told about them, and what they return.
 
+use crate::session::Media;
+
 /// The description of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolInfo {
@@ -44,6 +46,21 @@ impl Default for ToolAnnotations {
     }
 }
 
+/// The longest structured content of a result, in bytes of JSON. Longer content is left out; the text tells the agent.
+pub const TOOL_STRUCTURED_BYTES: usize = 64 << 10;
+
+/// How many images of a result are recorded.
+pub const TOOL_IMAGES: usize = 8;
+
+/// How many resources of a result are recorded.
+pub const TOOL_RESOURCES: usize = 32;
+
+/// The longest text of a resource, such as its URI, in bytes.
+pub const TOOL_RESOURCE_BYTES: usize = 2 << 10;
+
+/// The longest diff of a result, in bytes. Its end is left out.
+pub const TOOL_DIFF_BYTES: usize = 64 << 10;
+
 /// The output of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolOutput {
@@ -51,12 +68,64 @@ pub struct ToolOutput {
     pub text: String,
     /// Images for the agent or the client.
     pub images: Vec<ToolImage>,
+    /// The same result as JSON text, for programs.
+    pub structured: Option<String>,
+    /// What the result refers to.
+    pub resources: Vec<ToolResource>,
+    /// How the call changed files.
+    pub diffs: Vec<ToolDiff>,
 }
 
 impl ToolOutput {
-    /// Output without images.
+    /// Output that is only a text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), images: Vec::new() }
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+/// Something that a tool's result refers to, or whose text it has. Who wrote the tool chose all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolResource {
+    /// Where it is.
+    pub uri: String,
+    /// A name for people.
+    pub name: Option<String>,
+    /// The MIME type.
+    pub mime: Option<String>,
+}
+
+/// How a call changed one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolDiff {
+    /// The file, as the call named it.
+    pub path: String,
+    /// The lines of a unified diff from its first `@@` on.
+    pub text: String,
+}
+
+/// What is recorded of a result beside its text, within the limits of this module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolDetails {
+    /// What somebody else's tool says of itself; `None` for parlor's own.
+    pub annotations: Option<ToolAnnotations>,
+    /// The result as JSON text.
+    pub structured: Option<String>,
+    /// The images, which are stored like attached files.
+    pub images: Vec<Media>,
+    /// What the result refers to.
+    pub resources: Vec<ToolResource>,
+    /// How the call changed files.
+    pub diffs: Vec<ToolDiff>,
+}
+
+impl ToolDetails {
+    /// The bytes of all texts.
+    pub fn text_bytes(&self) -> usize {
+        let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let resource = |resource: &ToolResource| resource.uri.len() + of(&resource.name) + of(&resource.mime);
+        of(&self.structured)
+            + self.resources.iter().map(resource).sum::<usize>()
+            + self.diffs.iter().map(|diff| diff.path.len() + diff.text.len()).sum::<usize>()
     }
 }
 

@@ -130,6 +130,7 @@ function applyToolEvent(tool: ToolCall, type: string, data: EventData, at: numbe
   }
   tool.status = type === "tool.completed" ? "completed" : "failed";
   tool.result = data.result_preview ?? data.message ?? "";
+  tool.details = data.details ?? null;
   tool.durationMs = data.duration_ms ?? at - tool.startedAt;
 }
 
@@ -242,6 +243,7 @@ function newTool(data: EventData, at: number): ToolCall {
     output: "",
     isStale: false,
     result: "",
+    details: null,
     startedAt: at,
     durationMs: null,
   };

@@ -128,7 +128,7 @@ describe("the work of a run", () => {
     event("r1", 2, "step.started", { step_id: "step_001", kind: "tool", title: "Using shell" }),
     event("r1", 3, "tool.called", { step_id: "step_001", tool_call_id: "c1", tool_name: "shell", arg_preview: "{}" }),
     typedFrame("tool.output", { run_id: "r1", tool_call_id: "c1", text: "out" }),
-    event("r1", 4, "tool.completed", { step_id: "step_001", tool_call_id: "c1", result_preview: "out", duration_ms: 7 }),
+    event("r1", 4, "tool.completed", { step_id: "step_001", tool_call_id: "c1", result_preview: "out", details: { structured_content: { a: 1 } }, duration_ms: 7 }),
     event("r1", 5, "step.completed", { step_id: "step_001", duration_ms: 8 }),
     event("r1", 6, "step.started", { step_id: "r2", kind: "tool", title: "scout: look" }),
     event("r2", 1, "run.started", { input: { text: "look" } }, "r1"),
@@ -143,7 +143,7 @@ describe("the work of a run", () => {
     expect(work.turns).toHaveLength(1);
     const [shell, scout] = work.turns[0]?.work.steps ?? [];
     expect(shell).toMatchObject({ status: "completed", durationMs: 8 });
-    expect(shell?.tools[0]).toMatchObject({ name: "shell", output: "out", status: "completed", durationMs: 7 });
+    expect(shell?.tools[0]).toMatchObject({ name: "shell", output: "out", details: { structured_content: { a: 1 } }, status: "completed", durationMs: 7 });
     expect(scout?.work).toMatchObject({ answer: "fine", durationMs: 5 });
     expect(scout?.work?.steps[0]?.title).toBe("Answering");
     expect(work.turns.map(answer)).toEqual([""]);

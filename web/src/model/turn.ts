@@ -1,6 +1,6 @@
 // A turn of a conversation: the user's message, the agent's answer, and the steps in between as a tree. Only types and
 // constructors; `conversation.ts` and `apply-event.ts` fill them.
-import type { Attachment, MediaRef, QuestionOutcome } from "../protocol/frames";
+import type { Attachment, MediaRef, QuestionOutcome, ToolDetails } from "../protocol/frames";
 
 /** The progress of a turn. `pending`: the server has not acknowledged the message. `queued`: it waits for another run. */
 export type TurnStatus = "pending" | "queued" | "running" | "completed" | "failed" | "stopped";
@@ -76,6 +76,8 @@ export interface ToolCall {
   /** See `TextPart.isStale`. */
   isStale: boolean;
   result: string;
+  /** What the result has beside the text. */
+  details: ToolDetails | null;
   startedAt: number;
   durationMs: number | null;
 }

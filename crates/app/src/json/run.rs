@@ -1,5 +1,6 @@
 //! The JSON lines of run events.
 
+use parlor_doors::tool_details_json;
 use parlor_vocab::{
     ErrorScope, MessageEvent, Question, QuestionAnswer, QuestionEvent, QuestionOutcome, RunEnding, RunEvent,
     StepEvent, StepKind, SubagentEvent, ToolEvent,
@@ -100,6 +101,8 @@ pub(super) enum Body<'a> {
     ToolCompleted {
         call: &'a str,
         output: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        details: Option<serde_json::Value>,
         duration_ms: u64,
     },
     ToolFailed {
@@ -226,8 +229,10 @@ pub(super) fn body(event: &RunEvent) -> (&'static str, Body<'_>) {
         RunEvent::Tool(ToolEvent::Progressed { call, message, percent }) => {
             ("tool.progressed", Body::ToolProgressed { call: call.as_str(), message, percent: *percent })
         }
-        RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
-            ("tool.completed", Body::ToolCompleted { call: call.as_str(), output, duration_ms: *duration_ms })
+        RunEvent::Tool(ToolEvent::Completed { call, output, details, duration_ms }) => {
+            let details = details.as_deref().map(tool_details_json);
+            let (call, duration_ms) = (call.as_str(), *duration_ms);
+            ("tool.completed", Body::ToolCompleted { call, output, details, duration_ms })
         }
         RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => (
             "tool.failed",

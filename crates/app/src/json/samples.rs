@@ -127,7 +127,12 @@ fn run_events(
         called("{\"b\": 1,\n \"a\": [true, null]}"),
         called("no JSON"),
         RunEvent::Tool(ToolEvent::Progressed { call: call.clone(), message: t("w"), percent: 255 }),
-        RunEvent::Tool(ToolEvent::Completed { call: call.clone(), output: t("o"), duration_ms }),
+        RunEvent::Tool(ToolEvent::Completed {
+            call: call.clone(),
+            output: t("o"),
+            details: None,
+            duration_ms,
+        }),
         RunEvent::Tool(ToolEvent::Failed { call: call.clone(), failure: failure(), duration_ms }),
         RunEvent::Subagent(SubagentEvent::Started {
             child: child.clone(),

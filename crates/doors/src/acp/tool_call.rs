@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use agent_client_protocol_schema::v1::{
-    Content, Diff, Meta, Terminal, ToolCallContent, ToolCallLocation, ToolKind,
+    Content, ContentBlock, Diff, Meta, ResourceLink, Terminal, ToolCallContent, ToolCallLocation, ToolKind,
 };
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, ToolDetails, ToolResource};
 use serde_json::{Value, json};
 
 use super::{OUTPUT_TAIL_BYTES, RAW_BYTES, TEXT_PIECE_BYTES, TITLE_BYTES, encode};
+use crate::tool_details::tool_details_json;
 use crate::truncate::truncate_bytes;
 
 /// Stands in a display terminal for output that nobody can show there any more.
@@ -97,10 +98,13 @@ pub(super) fn result<'a>(tool: &str, output: &'a str) -> CallResult<'a> {
 }
 
 /// `rawOutput` of a call that succeeded.
-pub(super) fn raw_output(result: &CallResult<'_>) -> Value {
+pub(super) fn raw_output(result: &CallResult<'_>, details: Option<&ToolDetails>) -> Value {
     let mut raw = json!({"output": truncate_bytes(result.output.to_owned(), RAW_BYTES)});
-    if let (Some(code), Some(members)) = (result.exit_code, raw.as_object_mut()) {
-        members.insert("exitCode".to_owned(), code.into());
+    if let Some(code) = result.exit_code {
+        raw["exitCode"] = code.into();
+    }
+    if let Some(details) = details {
+        raw["details"] = tool_details_json(details);
     }
     raw
 }
@@ -117,6 +121,13 @@ pub(super) fn fenced(text: &str) -> ToolCallContent {
     let fence = "`".repeat(longest.max(2) + 1);
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     plain(&format!("{fence}\n{text}{newline}{fence}"))
+}
+
+/// A link to what a result refers to.
+pub(super) fn link(resource: &ToolResource) -> ToolCallContent {
+    let name = resource.name.clone().unwrap_or_else(|| resource.uri.clone());
+    let link = ResourceLink::new(name, resource.uri.clone()).mime_type(resource.mime.clone());
+    ToolCallContent::Content(Content::new(ContentBlock::ResourceLink(link)))
 }
 
 /// A text as content.

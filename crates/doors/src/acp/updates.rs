@@ -327,12 +327,12 @@ impl OpenSession {
                 push_called(context, &self.folder, call, tool, input, is_shown, effects);
             }
             ToolEvent::Progressed { .. } => {}
-            ToolEvent::Completed { call, output, .. } => {
+            ToolEvent::Completed { call, output, details, .. } => {
                 let (tool, shown) = self.take_call(call);
                 let result = tool_call::result(&tool, output);
                 let fields = ToolCallUpdateFields::new()
                     .status(ToolCallStatus::Completed)
-                    .raw_output(tool_call::raw_output(&result));
+                    .raw_output(tool_call::raw_output(&result, details.as_deref()));
                 if context.gates.terminal_output && tool_call::has_terminal(&tool) {
                     push_terminal_output(effects, call, &tool_call::unshown_output(result.output, &shown));
                     let exit = tool_call::terminal_exit(call.as_str(), result.exit_code);
@@ -343,7 +343,9 @@ impl OpenSession {
                 let fields = if tool == "edit_file" {
                     fields
                 } else {
-                    fields.content(vec![tool_call::fenced(output)])
+                    let links = details.iter().flat_map(|details| &details.resources).map(tool_call::link);
+                    fields
+                        .content(std::iter::once(tool_call::fenced(output)).chain(links).collect::<Vec<_>>())
                 };
                 push_call_update(effects, call, fields);
             }

@@ -271,7 +271,7 @@ impl<'a> FakeRegistry<'a> {
                 let (run_id, call) = calls.get(self.choices.index(calls.len())?)?.clone();
                 self.run.as_mut()?.calls.retain(|(_, open)| *open != call);
                 let event = if choice % 11 == 4 {
-                    RunEvent::Tool(ToolEvent::Completed { call, output: text, duration_ms: 1 })
+                    RunEvent::Tool(ToolEvent::Completed { call, output: text, details: None, duration_ms: 1 })
                 } else {
                     RunEvent::Tool(ToolEvent::Failed { call, failure: failure(&text), duration_ms: 1 })
                 };

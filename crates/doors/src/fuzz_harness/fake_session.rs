@@ -199,7 +199,7 @@ impl FakeSession {
             }
             7 => match (run.calls.pop(), choice > 127) {
                 (Some(call), true) => {
-                    RunEvent::Tool(ToolEvent::Completed { call, output: text, duration_ms })
+                    RunEvent::Tool(ToolEvent::Completed { call, output: text, details: None, duration_ms })
                 }
                 (Some(call), false) => {
                     RunEvent::Tool(ToolEvent::Failed { call, failure: failure(&text), duration_ms })

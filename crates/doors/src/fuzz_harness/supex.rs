@@ -169,7 +169,7 @@ where
             }
             (_, 12) => {
                 let images = vec![ToolImage { mime: "image/png".to_owned(), bytes: vec![self.choice()] }];
-                RubyReply::Tool(Ok(ToolOutput { text: text(self.choice()), images }))
+                RubyReply::Tool(Ok(ToolOutput { text: text(self.choice()), images, ..ToolOutput::default() }))
             }
             (_, 13) => {
                 let code = ["INVALID_INPUT", "PATH_REFUSED", "X"][usize::from(self.choice() % 3)].to_owned();

@@ -33,8 +33,11 @@ struct Call {
     tool: String,
     input: Value,
     is_started: bool,
-    result: Option<(Result<String, Failure>, u64)>,
+    result: Option<(CallResult, u64)>,
 }
+
+/// The output of a call with its details, or why it failed.
+pub(super) type CallResult = Result<(String, Option<Value>), Failure>;
 
 #[derive(Debug)]
 struct CompletedCall {
@@ -72,7 +75,7 @@ impl Rounds {
         &mut self,
         context: &mut TurnContext<'_>,
         id: &ToolCallId,
-        result: Result<String, Failure>,
+        result: CallResult,
         duration_ms: u64,
     ) {
         if let Some(call) = self.calls.iter_mut().find(|call| call.id == *id) {
@@ -89,9 +92,13 @@ impl Rounds {
                 send_call_started(context, self.number, first);
             }
             let Some((result, duration_ms)) = first.result.take() else { return };
+            let (result, details) = match result {
+                Ok((output, details)) => (Ok(output), details),
+                Err(failure) => (Err(failure), None),
+            };
             let executed = executed(first, result);
             let is_ok = executed["ok"] == true;
-            send_call_completed(context, self.number, first, &executed, duration_ms);
+            send_call_completed(context, self.number, first, &executed, details, duration_ms);
             self.completed.push(CompletedCall { call: first.id.to_string(), executed, is_ok });
             self.calls.pop_front();
         }
@@ -143,6 +150,7 @@ fn send_call_completed(
     round: usize,
     call: &Call,
     executed: &Value,
+    details: Option<Value>,
     duration_ms: u64,
 ) {
     let data = json!({"toolRound": round, "executed": executed});
@@ -152,6 +160,9 @@ fn send_call_completed(
         payload["tool_name"] = Value::from(call.tool.as_str());
         payload["ok"] = executed["ok"].clone();
         payload["duration_ms"] = Value::from(duration_ms);
+        if let Some(details) = details {
+            payload["details"] = details;
+        }
     }
     context.out.send_event("session.tool.call.completed", &payload);
     context.send_debug("tool_call_completed", || data);

@@ -16,6 +16,7 @@ use super::state::State;
 use super::text::{trim, units};
 use super::tool_rounds::Rounds;
 use crate::question::{question_json, settled_json};
+use crate::tool_details::tool_details_json;
 
 /// A running turn, or one that is being prepared.
 #[derive(Debug)]
@@ -299,10 +300,11 @@ impl Turn {
                 rounds.on_call(&mut self.context(chat, out, state), call, tool, input);
                 self.rounds = rounds;
             }
-            RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
+            RunEvent::Tool(ToolEvent::Completed { call, output, details, duration_ms }) => {
                 let mut rounds = std::mem::take(&mut self.rounds);
                 let context = &mut self.context(chat, out, state);
-                rounds.on_result(context, call, Ok(output.clone()), *duration_ms);
+                let details = details.as_deref().map(tool_details_json);
+                rounds.on_result(context, call, Ok((output.clone(), details)), *duration_ms);
                 self.rounds = rounds;
             }
             RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => {

@@ -117,7 +117,15 @@ pub(super) fn tool_output(output: &ToolOutput) -> Map<String, Value> {
         let data = base64_simd::STANDARD.encode_to_string(&image.bytes);
         json!({"type": "image", "data": data, "mimeType": image.mime})
     }));
-    call_result(content, false)
+    content.extend(output.resources.iter().map(|resource| {
+        let name = resource.name.as_deref().unwrap_or(&resource.uri);
+        json!({"type": "resource_link", "uri": resource.uri, "name": name})
+    }));
+    let mut result = call_result(content, false);
+    if let Some(Ok(structured @ Value::Object(_))) = output.structured.as_deref().map(serde_json::from_str) {
+        result.insert("structuredContent".to_owned(), structured);
+    }
+    result
 }
 
 /// The result of a call that failed in a way that the model can mend. It has no structured content: clients would check it

@@ -7,6 +7,7 @@ use parlor_vocab::{
 use serde_json::{Value, json};
 
 use super::SESSION_ITEM_BYTES;
+use crate::tool_details::tool_details_json;
 
 /// The item for an event; `None` for an event that only clients with a screen need.
 pub(super) fn item(entry: &Entry) -> Option<Value> {
@@ -53,8 +54,18 @@ fn run_item(event: &RunEvent) -> Option<Value> {
         RunEvent::Tool(ToolEvent::Called { call, tool, input, .. }) => {
             json!({"kind": "tool_call", "call_id": call.as_str(), "tool": tool, "text": shown(input)})
         }
-        RunEvent::Tool(ToolEvent::Completed { call, output, .. }) => {
-            json!({"kind": "tool_result", "call_id": call.as_str(), "status": "completed", "text": shown(output)})
+        RunEvent::Tool(ToolEvent::Completed { call, output, details, .. }) => {
+            let (call, text) = (call.as_str(), shown(output));
+            let mut item =
+                json!({"kind": "tool_result", "call_id": call, "status": "completed", "text": text});
+            if let Some(details) = details {
+                let details = tool_details_json(details);
+                // Beyond the limit of one item, the agent that is being watched has them, but the reader does not.
+                if details.to_string().len() <= SESSION_ITEM_BYTES {
+                    item["details"] = details;
+                }
+            }
+            item
         }
         RunEvent::Tool(ToolEvent::Failed { call, failure, .. }) => {
             let text = shown(&failure.message);

@@ -14,6 +14,7 @@ use super::preview::{self, truncated};
 use super::run::Run;
 use super::wire::{Activity, VERSION};
 use crate::question::{question_json, sender, settled_json};
+use crate::tool_details::tool_details_json;
 
 /// A run event together with what its activity needs.
 pub(super) struct ActivityEvent<'a> {
@@ -162,11 +163,14 @@ impl ActivityEvent<'_> {
                 data.insert("progress".to_owned(), progress(*percent));
                 ("tool.progress", Value::Object(data))
             }
-            RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
+            RunEvent::Tool(ToolEvent::Completed { call, output, details, duration_ms }) => {
                 let mut data = self.call_data(call);
                 data.insert("status".to_owned(), Value::from("completed"));
                 data.insert("duration_ms".to_owned(), Value::from(*duration_ms));
                 data.insert("result_preview".to_owned(), truncated(output, preview::RESULT_CHARS).into());
+                if let Some(details) = details {
+                    data.insert("details".to_owned(), tool_details_json(details));
+                }
                 ("tool.completed", Value::Object(data))
             }
             RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::wire::{AssistantEvent, RpcEvent, TurnUsage};
 use super::{LATE_FAILURE, PREVIEW_CHARS, code};
+use crate::tool_details::tool_details_json;
 
 /// A turn that is running.
 #[derive(Debug)]
@@ -167,7 +168,7 @@ impl Turn {
     fn close_open_inputs(&mut self, frames: &mut Vec<RpcEvent>) {
         for call in std::mem::take(&mut self.open_inputs) {
             frames.push(tool_input(&call, Value::Object(Map::new())));
-            frames.push(tool_result(&call, code::CALL_CUT_OFF));
+            frames.push(tool_result(&call, code::CALL_CUT_OFF, None));
         }
     }
 
@@ -210,11 +211,11 @@ impl Turn {
                     frames.push(tool_input(call, input_json));
                 }
             },
-            RunEvent::Tool(ToolEvent::Completed { call, output, .. }) if is_own => {
-                frames.push(tool_result(call, output));
+            RunEvent::Tool(ToolEvent::Completed { call, output, details, .. }) if is_own => {
+                frames.push(tool_result(call, output, details.as_deref().map(tool_details_json)));
             }
             RunEvent::Tool(ToolEvent::Failed { call, failure, .. }) if is_own => {
-                frames.push(tool_result(call, &failure.message));
+                frames.push(tool_result(call, &failure.message, None));
             }
             RunEvent::Subagent(SubagentEvent::Started { child, name, task }) => {
                 *subagent_counter += 1;
@@ -355,8 +356,9 @@ fn tool_input(call: &ToolCallId, input: Value) -> RpcEvent {
     message_update(AssistantEvent::ToolcallInput { tool_id: call.to_string(), input })
 }
 
-fn tool_result(call: &ToolCallId, result: &str) -> RpcEvent {
-    message_update(AssistantEvent::ToolcallResult { tool_id: call.to_string(), result: result.to_owned() })
+fn tool_result(call: &ToolCallId, result: &str, details: Option<Value>) -> RpcEvent {
+    let (tool_id, result) = (call.to_string(), result.to_owned());
+    message_update(AssistantEvent::ToolcallResult { tool_id, result, details })
 }
 
 pub(super) fn text_delta(text: &str) -> RpcEvent {

@@ -212,6 +212,9 @@ pub enum AssistantEvent {
         tool_id: String,
         /// The complete output, or the error text.
         result: String,
+        /// What the result has beside the text. Only parlor sends it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        details: Option<Value>,
     },
 }
 

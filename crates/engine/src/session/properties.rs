@@ -294,7 +294,7 @@ impl Simulation {
         asked.2 += u32::from(outcome.is_allowed());
         let (run, call) = (asked.1.clone(), self.session.open[&asked.1].calls[0].0.clone());
         let (output, duration_ms) = (String::new(), 0);
-        let event = RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms });
+        let event = RunEvent::Tool(ToolEvent::Completed { call, output, details: None, duration_ms });
         let events = self.session.record(&run, vec![event]);
         self.append(events);
     }

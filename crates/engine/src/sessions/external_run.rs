@@ -114,7 +114,7 @@ impl ExternalRun {
         let ExternalCall { step, call, .. } = call;
         self.record(match result {
             Ok(output) => vec![
-                RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }),
+                RunEvent::Tool(ToolEvent::Completed { call, output, details: None, duration_ms }),
                 RunEvent::Step(StepEvent::Completed { step, summary: String::new(), duration_ms }),
             ],
             Err(failure) => vec![

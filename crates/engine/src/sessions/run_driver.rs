@@ -9,6 +9,7 @@ mod resume;
 mod run_handle;
 mod subagent;
 pub(crate) mod tool_calls;
+mod tool_details;
 mod wider_rights;
 
 use std::path::PathBuf;

@@ -32,9 +32,11 @@ fn run_bytes(event: &RunEvent) -> usize {
         | RunEvent::Step(StepEvent::Completed { summary: text, .. })
         | RunEvent::Tool(ToolEvent::Called { input: text, .. })
         | RunEvent::Tool(ToolEvent::Progressed { message: text, .. })
-        | RunEvent::Tool(ToolEvent::Completed { output: text, .. })
         | RunEvent::Subagent(SubagentEvent::Started { task: text, .. })
         | RunEvent::Subagent(SubagentEvent::Updated { status: text, .. }) => text.len(),
+        RunEvent::Tool(ToolEvent::Completed { output, details, .. }) => {
+            output.len() + details.as_ref().map_or(0, |details| details.text_bytes())
+        }
         RunEvent::Question(QuestionEvent::Asked(question)) => question.title.len() + question.detail.len(),
         RunEvent::Step(StepEvent::Failed { failure, .. })
         | RunEvent::Tool(ToolEvent::Failed { failure, .. })

@@ -17,5 +17,6 @@ mod registry;
 mod snapshots;
 mod stopped_tools;
 mod takeover;
+mod tool_details;
 mod tool_sources;
 mod watch_from;

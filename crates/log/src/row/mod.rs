@@ -12,6 +12,7 @@ mod run;
 pub(crate) mod samples;
 mod session;
 mod snapshot;
+mod tool_details;
 
 use parlor_vocab::{IdError, RunId, SessionEvent};
 

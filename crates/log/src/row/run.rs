@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::RowError;
 use super::parts::{FailureRow, InputRow, MediaRow, Text, UsageRow, all_media, optional_text, text};
 use super::question::{OutcomeRow, QuestionRow};
+use super::tool_details::ToolDetailsRow;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -76,6 +77,8 @@ pub(super) enum RunRow<'a> {
     ToolCompleted {
         call: Text<'a>,
         output: Text<'a>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        details: Option<Box<ToolDetailsRow<'a>>>,
         duration_ms: u64,
     },
     ToolFailed {
@@ -219,11 +222,14 @@ impl RunRow<'_> {
                 message: owned(message),
                 percent,
             }),
-            Self::ToolCompleted { call, output, duration_ms } => RunEvent::Tool(ToolEvent::Completed {
-                call: ToolCallId::parse(&call)?,
-                output: owned(output),
-                duration_ms,
-            }),
+            Self::ToolCompleted { call, output, details, duration_ms } => {
+                RunEvent::Tool(ToolEvent::Completed {
+                    call: ToolCallId::parse(&call)?,
+                    output: owned(output),
+                    details: details.map(|details| details.into_details()).transpose()?.map(Box::new),
+                    duration_ms,
+                })
+            }
             Self::ToolFailed { call, failure, duration_ms } => {
                 let failure = failure.into_failure();
                 RunEvent::Tool(ToolEvent::Failed { call: ToolCallId::parse(&call)?, failure, duration_ms })
@@ -325,11 +331,14 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
             RunEvent::Tool(ToolEvent::Progressed { call, message, percent }) => {
                 Self::ToolProgressed { call: text(call.as_str()), message: text(message), percent: *percent }
             }
-            RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => Self::ToolCompleted {
-                call: text(call.as_str()),
-                output: text(output),
-                duration_ms: *duration_ms,
-            },
+            RunEvent::Tool(ToolEvent::Completed { call, output, details, duration_ms }) => {
+                Self::ToolCompleted {
+                    call: text(call.as_str()),
+                    output: text(output),
+                    details: details.as_deref().map(|details| Box::new(details.into())),
+                    duration_ms: *duration_ms,
+                }
+            }
             RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => Self::ToolFailed {
                 call: text(call.as_str()),
                 failure: failure.into(),

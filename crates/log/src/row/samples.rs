@@ -129,7 +129,12 @@ pub(crate) fn all() -> Vec<SessionEvent> {
             input: t("{\"a\":1}"),
         }),
         RunEvent::Tool(ToolEvent::Progressed { call: call.clone(), message: t("w"), percent: 255 }),
-        RunEvent::Tool(ToolEvent::Completed { call: call.clone(), output: t("o"), duration_ms }),
+        RunEvent::Tool(ToolEvent::Completed {
+            call: call.clone(),
+            output: t("o"),
+            details: None,
+            duration_ms,
+        }),
         RunEvent::Tool(ToolEvent::Failed { call: call.clone(), failure: failure.clone(), duration_ms }),
         RunEvent::Subagent(SubagentEvent::Started {
             child: child.clone(),
@@ -181,6 +186,7 @@ pub(crate) fn all() -> Vec<SessionEvent> {
     events.extend(of_run.into_iter().enumerate().map(in_run));
     let modes = [PolicyMode::ReadOnly, PolicyMode::Workspace, PolicyMode::Full];
     events.extend(modes.map(|mode| SessionEvent::ModeChosen { mode }));
+    events.extend(detailed_results());
     events
 }
 
@@ -212,6 +218,31 @@ fn answered(answer: QuestionAnswer, by: Option<Sender>) -> QuestionOutcome {
 
 fn settled(outcome: QuestionOutcome) -> RunEvent {
     RunEvent::Question(QuestionEvent::Settled { question: id(QuestionId::parse, "qst_1"), outcome })
+}
+
+/// Results with more than a text.
+fn detailed_results() -> [SessionEvent; 2] {
+    let event = |sequence, details: ToolDetails| {
+        let (call, output, details) = (id(ToolCallId::parse, "c1"), "o".to_owned(), Some(Box::new(details)));
+        let event = RunEvent::Tool(ToolEvent::Completed { call, output, details, duration_ms: 7 });
+        SessionEvent::Run { run: id(RunId::parse, "run_1"), sequence, event }
+    };
+    let image =
+        Media { id: id(MediaId::parse, "ab"), name: "n".to_owned(), mime: "image/png".to_owned(), size: 3 };
+    let resource = |uri: &str, name: Option<&str>, mime: Option<&str>| ToolResource {
+        uri: uri.to_owned(),
+        name: name.map(str::to_owned),
+        mime: mime.map(str::to_owned),
+    };
+    let structured = ToolDetails { structured: Some("{\"a\":1}".to_owned()), ..ToolDetails::default() };
+    let others = ToolDetails {
+        annotations: Some(ToolAnnotations::READ_ONLY),
+        structured: None,
+        images: vec![image],
+        resources: vec![resource("file:///x", Some("x"), Some("text/plain")), resource("a:b", None, None)],
+        diffs: vec![ToolDiff { path: "f".to_owned(), text: "@@ -1 +1 @@\n-a\n+b\n".to_owned() }],
+    };
+    [event(1, structured), event(2, others)]
 }
 
 /// The kind of an event. There is no `_` arm, so that a new kind does not compile until it is added here and to [`all`].
@@ -351,6 +382,19 @@ impl RandomContent {
         }
     }
 
+    fn details(&self) -> Option<Box<ToolDetails>> {
+        let text = || self.flag.then(|| self.text());
+        let annotations = ToolAnnotations { idempotent: self.flag, ..ToolAnnotations::default() };
+        let details = ToolDetails {
+            annotations: self.flag.then_some(annotations),
+            structured: text(),
+            images: Vec::new(),
+            resources: vec![ToolResource { uri: self.text(), name: text(), mime: text() }],
+            diffs: vec![ToolDiff { path: self.text(), text: self.text() }],
+        };
+        (self.percent > 100).then(|| Box::new(details))
+    }
+
     fn run(&self, event: RunEvent) -> RunEvent {
         let message = || self.id(MessageId::parse);
         let (step, call) = (self.id(StepId::parse), self.id(ToolCallId::parse));
@@ -398,7 +442,8 @@ impl RandomContent {
                 RunEvent::Tool(ToolEvent::Progressed { call, message: text, percent })
             }
             RunEvent::Tool(ToolEvent::Completed { .. }) => {
-                RunEvent::Tool(ToolEvent::Completed { call, output: text, duration_ms })
+                let details = self.details();
+                RunEvent::Tool(ToolEvent::Completed { call, output: text, details, duration_ms })
             }
             RunEvent::Tool(ToolEvent::Failed { .. }) => {
                 RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms })

@@ -38,7 +38,7 @@ impl ToolRunner for GatedTool {
         self.running.send_modify(|running| *running += 1);
         let _ = self.permits.acquire().await;
         self.running.send_modify(|running| *running -= 1);
-        Some(Ok(ToolOutput { text: "through".to_owned(), images: Vec::new() }))
+        Some(Ok(ToolOutput::text("through")))
     }
 
     async fn close(&self) {}

@@ -1,7 +1,8 @@
 //! The `edit_file` tool: replaces exact text in a file.
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode, ToolAnnotations, ToolOutput};
+use parlor_undo::text_diff;
+use parlor_vocab::{Failure, FailureCode, ToolAnnotations, ToolDiff, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -119,12 +120,10 @@ fn edit(context: &ToolContext, input: &EditInput) -> Result<ToolOutput, Failure>
     replace(context, path, edited.as_bytes(), Some(&stat))?;
     // The file stays open until here: otherwise another file could reuse its inode number.
     drop(file);
+    let diff = ToolDiff { path: path.clone(), text: text_diff(&text, &edited) };
     let matches = if offsets.len() == 1 { "match" } else { "matches" };
-    Ok(ToolOutput::text(format!(
-        "replaced {} {matches} in `{path}`, {}",
-        offsets.len(),
-        list_lines(&text, &offsets)
-    )))
+    let said = format!("replaced {} {matches} in `{path}`, {}", offsets.len(), list_lines(&text, &offsets));
+    Ok(ToolOutput { diffs: vec![diff], ..ToolOutput::text(said) })
 }
 
 fn check(input: &EditInput, text: &str, offsets: &[usize]) -> Result<(), Failure> {

@@ -132,7 +132,7 @@ fn image(
         return Err(failure(FailureCode::Unsupported, message));
     }
     let text = format!("`{path}`: {mime}, {} bytes", bytes.len());
-    Ok(ToolOutput { text, images: vec![ToolImage { mime: mime.to_owned(), bytes }] })
+    Ok(ToolOutput { text, images: vec![ToolImage { mime: mime.to_owned(), bytes }], ..ToolOutput::default() })
 }
 
 /// The lines, followed by notes on what is left out and on how to read on.

@@ -245,7 +245,7 @@ impl Screen {
                 live.status = Some(clean(message).replace('\n', " "));
             }
             ToolEvent::Progressed { .. } => {}
-            ToolEvent::Completed { call, output, duration_ms } => {
+            ToolEvent::Completed { call, output, duration_ms, .. } => {
                 live.finish_tool(&id(call.clone()), Ok(output), *duration_ms, is_main);
             }
             ToolEvent::Failed { call, failure, duration_ms } => {

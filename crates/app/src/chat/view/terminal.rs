@@ -164,7 +164,7 @@ impl<'a> TerminalView<'a> {
                 self.running_tools.insert((run.clone(), call.clone()), running);
                 self.write_headline(tool, &input_text(input))
             }
-            RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
+            RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms, .. }) => {
                 let tool = self.running_tools.remove(&(run.clone(), call.clone()));
                 self.write_tool_result(tool, output, *duration_ms, run == main_run)
             }

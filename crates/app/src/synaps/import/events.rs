@@ -179,7 +179,7 @@ impl<'a> Converter<'a> {
         if is_error {
             return self.fail_call(call, step, failure(FailureCode::ToolError, output));
         }
-        self.record(RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms: 0 }));
+        self.record(RunEvent::Tool(ToolEvent::Completed { call, output, details: None, duration_ms: 0 }));
         self.record(RunEvent::Step(StepEvent::Completed { step, summary: String::new(), duration_ms: 0 }));
     }
 

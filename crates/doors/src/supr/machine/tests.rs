@@ -184,7 +184,7 @@ fn only_clients_that_stream_get_plain_text() {
         let message = MessageId::parse("msg_2").unwrap();
         let events = [
             RunEvent::Tool(ToolEvent::Called { step, call: call.clone(), tool, input }),
-            RunEvent::Tool(ToolEvent::Completed { call, output: output(), duration_ms: 1 }),
+            RunEvent::Tool(ToolEvent::Completed { call, output: output(), details: None, duration_ms: 1 }),
             RunEvent::Message(MessageEvent::Started { message: message.clone() }),
             RunEvent::Message(MessageEvent::Completed { message, text: output(), media: Vec::new() }),
         ];

@@ -202,13 +202,22 @@ impl RunDriver {
             Permission::Ask(_) => unreachable!("a question is settled before its call is made"),
         };
         let duration_ms = self.since(started_at);
+        let details = match &result {
+            Ok(output) => self.tool_details(&call.tool, output).await,
+            Err(_) => None,
+        };
         let (step, call) = (step.clone(), id.clone());
         let is_stopped = self.context.cancel.is_cancelled();
         let result =
             if is_stopped { result.map_err(|failure| self.stopped_failure(failure)) } else { result };
         let mut events = match &result {
             Ok(output) => vec![
-                RunEvent::Tool(ToolEvent::Completed { call, output: output.text.clone(), duration_ms }),
+                RunEvent::Tool(ToolEvent::Completed {
+                    call,
+                    output: output.text.clone(),
+                    details,
+                    duration_ms,
+                }),
                 RunEvent::Step(StepEvent::Completed { step, summary: String::new(), duration_ms }),
             ],
             Err(failure) => vec![

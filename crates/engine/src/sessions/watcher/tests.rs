@@ -51,6 +51,7 @@ fn completed(call: &ToolCallId) -> RunEvent {
     RunEvent::Tool(ToolEvent::Completed {
         call: call.clone(),
         output: "it is done".to_owned(),
+        details: None,
         duration_ms: 1,
     })
 }

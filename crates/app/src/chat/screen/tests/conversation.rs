@@ -86,7 +86,12 @@ fn a_tool_call_shows_its_last_line_and_unfolds() {
     emulated.delta(StreamKind::ToolOutput(call()), "first\nsecond\n");
     assert!(emulated.shows("● shell make test") && emulated.shows("└ second") && !emulated.shows("first"));
     let output = "first\nsecond\n[exit code 0]".to_owned();
-    emulated.run_event(RunEvent::Tool(ToolEvent::Completed { call: call(), output, duration_ms: 1200 }));
+    emulated.run_event(RunEvent::Tool(ToolEvent::Completed {
+        call: call(),
+        output,
+        details: None,
+        duration_ms: 1200,
+    }));
     assert!(emulated.shows("└ 3 lines · 1.2 s · [exit code 0]"), "{:?}", emulated.rows());
     emulated.complete("Done.");
     emulated.end_run(5);
@@ -103,6 +108,7 @@ fn the_output_of_a_command_is_not_taken_for_markdown() {
     emulated.run_event(called("shell", r#"{"command":"ls"}"#));
     let output = "# a\n* b\n[exit code 0]".to_owned();
     emulated.run_event(RunEvent::Tool(ToolEvent::Completed {
+        details: None,
         call: call(),
         output: output.clone(),
         duration_ms: 1,

@@ -11,6 +11,7 @@ mod executor;
 mod growth;
 mod loaf;
 mod log;
+mod mcp;
 mod models;
 mod postgres;
 mod process_status;
@@ -77,6 +78,9 @@ const SANDBOX: &str = "sandbox";
 /// With this argument, the program measures only the synaps door, which needs its peer.
 const SYNAPS: &str = "synaps";
 
+/// With this argument, the program measures only the client of MCP servers, which needs Python.
+const MCP: &str = "mcp";
+
 /// With this argument, the program is its own child process and holds idle sessions.
 const IDLE: &str = "idle";
 
@@ -95,6 +99,11 @@ fn main() -> anyhow::Result<()> {
         (Some(supex::ECHO), None, None, None) => supex::echo(),
         (Some(supr::BARE), None, None, None) => supr::serve_bare(),
         (Some(loaf::ECHO), None, None, None) => loaf::echo(),
+        (Some(mcp::SERVE), None, None, None) => mcp::serve(),
+        (Some(MCP), None, None, None) => {
+            print(&mcp::table(&mcp::measure()?));
+            Ok(())
+        }
         (Some(sharing::ECHO), Some(path), None, None) => sharing::echo(Path::new(&path)),
         (Some(profile::APPEND), Some(home), Some(count), None) => {
             profile::append_one_by_one(Path::new(&home), count.parse()?)
@@ -182,19 +191,20 @@ fn main() -> anyhow::Result<()> {
             let supex = supex::table(&supex::measure(&parlor)?);
             let supr = supr::table(&supr::measure(&parlor)?);
             let loaf = loaf::table(&loaf::measure(&parlor)?);
+            let mcp = mcp::table(&mcp::measure()?);
             let models = models::table(&models::measure(&parlor)?);
             let sessions = session_tables(&parlor)?;
             let postgres = postgres::table(&postgres::measure(Path::new(DATABASE_FOLDER))?);
             let sharing = sharing::table(&sharing::measure(&parlor)?);
             let synaps = synaps::table(&synaps);
             let tables = format!(
-                "{exec}\n{executor}\n{sandbox}\n{sessions}\n{postgres}\n{sharing}\n{synaps}\n{acp}\n{supex}\n{supr}\n{loaf}\n{models}"
+                "{exec}\n{executor}\n{sandbox}\n{sessions}\n{postgres}\n{sharing}\n{synaps}\n{acp}\n{supex}\n{supr}\n{loaf}\n{mcp}\n{models}"
             );
             print_and_save(&tables, &PathBuf::from(results))
         }
         _ => bail!(
             "usage: parlor-bench PARLOR FOLDER-OF-PEERS RESULTS.md, or parlor-bench broadcast|log|loaf|models|sharing|supex|supr PARLOR, \
-             or parlor-bench growth|postgres, or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec|executor PARLOR CODEX, or parlor-bench sandbox [PARLOR CODEX], \
+             or parlor-bench growth|mcp|postgres, or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec|executor PARLOR CODEX, or parlor-bench sandbox [PARLOR CODEX], \
              or parlor-bench acp PARLOR OPENCODE GEMINI, or parlor-bench profile PARLOR PROFILE.md, or parlor-bench profile-check|profile-record PARLOR COUNTS"
         ),
     }

@@ -4,6 +4,8 @@
 
 mod login;
 mod server;
+mod servers;
+mod stdio;
 
 use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;

@@ -28,7 +28,7 @@ def deep(levels):
 
 
 def tools():
-    names = ["echo", "wait", "die", "large", "steps", "picture", "refuse", "env", "more", "cancelled", "flood"] + EXTRA
+    names = ["echo", "wait", "die", "large", "steps", "picture", "refuse", "env", "more", "cancelled", "flood", "rich"] + EXTRA
     listed = [{"name": name, "description": "Does " + name, "inputSchema": {"type": "object"}} for name in names]
     if "deep" in WAYS:
         listed.append({"name": "deep", "inputSchema": deep(int(WAYS["deep"]))})
@@ -67,6 +67,10 @@ def call(request):
         result = text("done")
     elif name == "picture":
         result = {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]}
+    elif name == "rich":
+        image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+        link = {"type": "resource_link", "uri": "file:///x", "name": "x"}
+        result = {"content": [{"type": "text", "text": "rich"}, image, link], "structuredContent": {"answer": 42}}
     elif name == "refuse":
         result = text("not like this", isError=True)
     elif name == "env":

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parlor_tools::{
     FileChanges, MCP_OUTPUT_BYTES, MCP_SHOWN_TOOLS, McpLaunch, McpServerConfig, McpServerState, McpServers,
-    OfferedTools, Tool, ToolContext, ToolSource,
+    OfferedTools, Tool, ToolContext, ToolSource, Toolbox, shown_tools,
 };
 use parlor_vocab::{FailureCode, ToolOutput};
 use tempfile::TempDir;
@@ -44,7 +44,8 @@ impl Servers {
     }
 
     async fn offered(&self) -> OfferedTools {
-        self.servers.tools(self.folder.path()).await
+        let offered = self.servers.tools(self.folder.path()).await;
+        OfferedTools { tools: shown_tools(offered.tools), ..offered }
     }
 
     async fn tool(&self, name: &str) -> Arc<dyn Tool> {
@@ -257,6 +258,28 @@ async fn more_tools_than_a_model_is_shown_are_found_by_a_search() {
         mcp_call.passes_on(r#"{"tool":"nothing"}"#).is_err(),
         "the policy cannot judge what is not known"
     );
+}
+
+/// However many servers and sources there are, a model is shown a bounded list, and finds every tool.
+#[tokio::test]
+async fn the_tools_of_all_sources_together_have_one_limit() {
+    let (one, two) = (Servers::new(vec![server("a", &["many"])]), Servers::new(vec![server("b", &["many"])]));
+    let mut toolbox = Toolbox::standard(parlor_tools::ShellTool::default());
+    let own = toolbox.iter().count();
+    for servers in [&one, &two] {
+        servers
+            .servers
+            .tools(servers.folder.path())
+            .await
+            .tools
+            .into_iter()
+            .for_each(|tool| toolbox.add(tool));
+    }
+    toolbox.hide_excess(own);
+    assert_eq!(toolbox.iter().count(), own + MCP_SHOWN_TOOLS);
+    let input = r#"{"query":"b__extra_177"}"#;
+    let found = toolbox.call("mcp_search", input, &two.context()).await.unwrap().text;
+    assert!(found.contains("b__extra_177"), "{found}");
 }
 
 #[tokio::test]

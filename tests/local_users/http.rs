@@ -54,7 +54,7 @@ pub(crate) fn touch(marker: &std::path::Path) -> String {
 }
 
 /// Every request that reads or changes data of the owner.
-pub(crate) const REQUESTS: [&str; 14] = [
+pub(crate) const REQUESTS: [&str; 15] = [
     "GET /api/supr/token",
     "POST /api/supr/token",
     "GET /api/pico/token",
@@ -66,6 +66,7 @@ pub(crate) const REQUESTS: [&str; 14] = [
     "GET /api/processes",
     "GET /api/config",
     "GET /api/choices",
+    "GET /api/mcp/servers",
     "GET /api/nodes",
     "GET /api/usage",
     "GET /metrics",

@@ -46,10 +46,14 @@ impl Repository {
         std::fs::write(self.path("repository/.mcp.json"), text).unwrap();
     }
 
-    /// Sends a message in a new session, in a subfolder. Returns stderr.
+    /// Sends a message in a new session. Returns stderr.
     fn chat(&self, options: &[&str]) -> String {
+        self.chat_in("repository", options)
+    }
+
+    fn chat_in(&self, folder: &str, options: &[&str]) -> String {
         let mut command = self.home.command(&["chat"]);
-        command.args(options).arg("say hello").current_dir(self.path("repository/sub"));
+        command.args(options).arg("say hello").current_dir(self.path(folder));
         let output = command.output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "Hello.\n", "{stderr}");
@@ -87,8 +91,8 @@ fn servers_start_after_trust_and_a_changed_file_is_a_new_question() {
     assert!(repository.offers("brought") && repository.has_started(), "{said}");
     assert!(repository.prints(&["mcp", "list"]).contains(".mcp.json (trusted as it is now)"));
     assert!(repository.prints(&["doctor"]).contains(".mcp.json: brought (trusted, started by sessions)"));
-    repository.chat(&[]);
-    assert!(repository.offers("brought"), "it is remembered");
+    repository.chat_in("repository/sub", &[]);
+    assert!(repository.offers("brought"), "it is remembered, and the whole repository is one project");
     repository.bring(&json!({"brought": repository.server("other")}));
     let said = repository.chat(&[]);
     assert!(said.contains(LEFT_OUT), "{said}");
@@ -105,9 +109,9 @@ fn the_sandbox_of_the_run_confines_them() {
     let closed = json!({"url": "http://127.0.0.1:9/mcp"});
     repository.bring(&json!({"brought": repository.server(outside.to_str().unwrap()), "web": closed}));
     let said = repository.chat(&["--trust"]);
-    assert!(said.contains("The tools of the MCP server \"brought\" are missing"), "{said}");
+    assert!(repository.offers("brought"), "{said}");
     assert!(said.contains("the policy allows no connection to 127.0.0.1"), "{said}");
-    assert!(!outside.exists());
+    assert!(!outside.exists(), "what it writes outside of the project is gone with its sandbox");
     let free = Repository::new("[policy]\nmode = \"full\"\n");
     let outside = free.path("outside");
     free.bring(&json!({"brought": free.server(outside.to_str().unwrap())}));
@@ -120,7 +124,10 @@ fn they_never_replace_servers_of_the_settings() {
     let settings = "[mcp.brought]\ncommand = \"python3\"\nargs = [\"/nonexistent\"]\nenabled = false\n";
     let repository = Repository::new(settings);
     let said = repository.chat(&["--trust"]);
-    assert!(said.contains("\"brought\" of .mcp.json is left out: parlor.toml has a server of this name"), "{said}");
+    assert!(
+        said.contains("\"brought\" of .mcp.json is left out: parlor.toml has a server of this name"),
+        "{said}"
+    );
     assert!(!repository.offers("brought") && !repository.has_started());
     let listed = repository.prints(&["mcp", "list"]);
     assert!(listed.contains("brought  python3 /nonexistent  (disabled)"), "{listed}");
@@ -136,7 +143,8 @@ fn rules_of_the_settings_decide_and_agents_without_a_policy_get_none() {
     let said = denied.chat(&["--trust"]);
     assert!(said.contains(LEFT_OUT) && said.contains("the rule of parlor.toml says deny"), "{said}");
     assert!(!denied.offers("brought") && !denied.has_started());
-    let untrusted = Repository::new("[policy]\ndeny = [{ tool = \"trust_project\" }]\nwhen_unattended = \"allow\"\n");
+    let untrusted =
+        Repository::new("[policy]\ndeny = [{ tool = \"trust_project\" }]\nwhen_unattended = \"allow\"\n");
     assert!(untrusted.chat(&[]).contains(LEFT_OUT));
     assert!(!untrusted.has_started());
     let script = "[agents.script]\nkind = \"script\"\nfile = \"script.toml\"\n";
@@ -144,7 +152,7 @@ fn rules_of_the_settings_decide_and_agents_without_a_policy_get_none() {
     let steps = "[otherwise]\nsteps = [{ tool = \"brought__echo\", args = {} }]\n";
     std::fs::write(scripted.home.state().join("script.toml"), steps).unwrap();
     scripted.prints(&["rules", "trust"]);
-    let said = scripted.prints(&["chat", "--agent", "script", "go"]);
+    let said = scripted.prints(&["chat", "--agent", "script", "--json", "go"]);
     assert!(said.contains("there is no tool `brought__echo`"), "{said}");
     assert!(!scripted.has_started());
 }

@@ -17,7 +17,9 @@ mod visible;
 pub use called_paths::called_paths;
 pub use files::{SymlinkPolicy, read_files};
 pub use media::{MediaError, MediaStore};
-pub use parlor_tools::{MAX_HELD_BYTES, MIN_CUT_BYTES, Panicked, Redact, catch_panic};
+pub use parlor_tools::{
+    MAX_HELD_BYTES, MIN_CUT_BYTES, Panicked, Redact, ToolServerState, ToolServerStatus, catch_panic,
+};
 pub use parlor_vocab::{SessionUpdate, StreamKind};
 pub use sessions::client::{
     MAX_PEER_REQUESTS, MAX_PEER_WATCHED, MAX_REQUESTS, MAX_WATCHED, OnDisconnect, PeerClient, SessionClient,
@@ -27,10 +29,10 @@ pub use sessions::text_bytes::text_bytes;
 pub use sessions::watcher::{MAX_DELTA_BYTES, TEXT_INTERVAL, Watcher};
 pub use sessions::{
     Agents, CACHED_HISTORY_BYTES, ChangesError, ClientPolicy, ClientRules, ExternalCall, ExternalRun, Fetch,
-    MAX_ACTIVE_RUNS, MAX_HOST_EVENTS, MAX_HOST_QUESTIONS, MAX_OPEN_SESSIONS, ORPHAN_INTERVAL, OWNER_WAIT,
-    PARTIAL_TEXT_BYTES, PARTIAL_TEXT_INTERVAL, PEER_REPLY_WAIT, PeerConnection, PeerError, Peers,
-    ProjectPolicies, QUESTION_DETAIL_BYTES, REPORT_BYTES, REPORT_INTERVAL, SNAPSHOT_EVENTS, SessionDeps,
-    SessionOwner, SessionToolSource, Sessions,
+    MAX_ACTIVE_RUNS, MAX_HOST_EVENTS, MAX_HOST_QUESTIONS, MAX_OPEN_SESSIONS, MAX_PROJECT_ANSWERS,
+    ORPHAN_INTERVAL, OWNER_WAIT, PARTIAL_TEXT_BYTES, PARTIAL_TEXT_INTERVAL, PEER_REPLY_WAIT, PeerConnection,
+    PeerError, Peers, ProjectPolicies, QUESTION_DETAIL_BYTES, REPORT_BYTES, REPORT_INTERVAL, SNAPSHOT_EVENTS,
+    SessionDeps, SessionOwner, SessionToolSource, Sessions,
 };
 pub use step_titles::{tool_step, writing_step};
 pub use visible::{escaped, is_blank, is_visible, visible};

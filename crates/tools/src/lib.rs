@@ -45,11 +45,13 @@ pub use file::{
 };
 pub use input::INPUT_BYTES;
 pub use mcp_client::{
-    LearnMcpSecret, MAX_SERVER_NAME, MCP_CALL_TIMEOUT, MCP_DESCRIPTION_BYTES, MCP_FIRST_BACKOFF, MCP_FOUND_TOOLS, MCP_IDLE_TIME,
-    MCP_LIST_BYTES, MCP_LIST_PAGES, MCP_MAX_BACKOFF, MCP_MESSAGE_BYTES, MCP_OPEN_PINGS, MCP_OUTPUT_BYTES,
-    MCP_POST_WAIT, MCP_PROGRESS_FACTOR, MCP_RUN_WAIT, MCP_SCHEMA_BYTES, MCP_SERVER_TOOLS, MCP_SHOWN_TOOLS,
-    MCP_START_WAIT, MCP_STDERR_BYTES, MCP_UNASKED_BURST, MCP_UNASKED_BYTES, MCP_UNASKED_PER_SECOND,
-    McpLaunch, McpLogin, McpServer, McpServerConfig, McpServerState, McpServers, PROJECT_MCP_BYTES, PROJECT_MCP_FILE, PROJECT_MCP_KEPT, PROJECT_MCP_SERVERS, PROJECT_MCP_SHOWN_BYTES, ProjectMcpFile, ProjectMcpServers, is_server_name,
+    LearnMcpSecret, MAX_SERVER_NAME, MCP_CALL_TIMEOUT, MCP_DESCRIPTION_BYTES, MCP_FIRST_BACKOFF,
+    MCP_FOUND_TOOLS, MCP_IDLE_TIME, MCP_LIST_BYTES, MCP_LIST_PAGES, MCP_MAX_BACKOFF, MCP_MESSAGE_BYTES,
+    MCP_OPEN_PINGS, MCP_OUTPUT_BYTES, MCP_POST_WAIT, MCP_PROGRESS_FACTOR, MCP_RUN_WAIT, MCP_SCHEMA_BYTES,
+    MCP_SERVER_TOOLS, MCP_SHOWN_TOOLS, MCP_START_WAIT, MCP_STDERR_BYTES, MCP_UNASKED_BURST,
+    MCP_UNASKED_BYTES, MCP_UNASKED_PER_SECOND, McpLaunch, McpLogin, McpServer, McpServerConfig,
+    McpServerState, McpServers, PROJECT_MCP_BYTES, PROJECT_MCP_FILE, PROJECT_MCP_KEPT, PROJECT_MCP_SERVERS,
+    PROJECT_MCP_SHOWN_BYTES, ProjectMcpFile, ProjectMcpServers, is_server_name, shown_tools,
 };
 pub use paused_time::PausedTime;
 pub use progress::{PROGRESS_BYTES, ProgressPiece, ProgressReader, ProgressReport, ToolProgress, progress};
@@ -64,6 +66,6 @@ pub use shell::{
     BackgroundProcesses, BackgroundStatus, COMMAND_BYTES, LIVE_BYTES, NO_OUTPUT, ProcessesTool,
     SHELL_OUTPUT_BYTES, SHELL_TIMEOUT, SHELL_TIMEOUT_MAX, STOP_GRACE, ShellTool,
 };
-pub use source::{OfferedTools, ToolSource};
+pub use source::{OfferedTools, ToolServerState, ToolServerStatus, ToolSource};
 pub use tool::{FileChanges, OpenedPathCheck, PassedCall, Tool, ToolContext};
 pub use toolbox::{TOOL_NAME_CHARS, Toolbox};

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::access::ToolAccess;
 use crate::failure::failure;
 use crate::file::{EditFileTool, GrepFilesTool, ListDirTool, ReadFileTool, WriteFileTool};
+use crate::mcp_client::shown_tools;
 use crate::shell::{ProcessesTool, ShellTool};
 use crate::tool::{FileChanges, PassedCall, Tool, ToolContext};
 
@@ -61,6 +62,12 @@ impl Toolbox {
         };
         let name = (2..).map(numbered).find(|name| !is_taken(name)).expect("there is a free number");
         self.tools.push(Arc::new(RenamedTool { name, tool }));
+    }
+
+    /// Replaces those of the tools after the first `own` that are too many for a model by a search for them.
+    pub fn hide_excess(&mut self, own: usize) {
+        let others = self.tools.split_off(own.min(self.tools.len()));
+        shown_tools(others).into_iter().for_each(|tool| self.add(tool));
     }
 
     /// The tools with the given names, in that order. Fails if one of them is missing.

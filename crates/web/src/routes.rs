@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::api::{
     changes, console, controls, events, health, login, media, mode, models, nodes, processes, questions,
-    sessions, terminal_socket, token, transcript, usage,
+    sessions, terminal_socket, token, tool_servers, transcript, usage,
 };
 use crate::auth::screen::screen;
 use crate::mcp;
@@ -69,6 +69,7 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/processes"),
     ("DELETE", "/api/processes/{id}"),
     ("GET", "/api/processes/{id}/ws"),
+    ("GET", "/api/mcp/servers"),
     ("GET", "/api/nodes"),
     ("GET", "/api/usage"),
     ("GET", "/api/config"),
@@ -130,6 +131,7 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
         .route("/api/processes", get(processes::list).post(processes::start))
         .route("/api/processes/{id}", delete(processes::end))
         .route("/api/processes/{id}/ws", any(terminal_socket::accept))
+        .route("/api/mcp/servers", get(tool_servers::tool_servers))
         .route("/api/nodes", get(nodes::nodes))
         .route("/api/usage", get(usage::usage))
         .route("/api/config", get(console::config))

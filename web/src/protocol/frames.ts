@@ -46,6 +46,7 @@ export interface EventData {
   display_name?: string;
   arg_preview?: string;
   result_preview?: string;
+  details?: ToolDetails;
   scope?: string;
   code?: string;
   error_code?: string;
@@ -64,6 +65,14 @@ export interface EventData {
   answer?: QuestionOutcome;
   /** The client that a question was answered through. */
   by?: { door: string; client?: string };
+}
+
+/** What a tool returned beside its text. Servers of tools write all of it, so it is shown as text only. */
+export interface ToolDetails {
+  structured_content?: unknown;
+  images?: MediaRef[];
+  resources?: { uri: string; name?: string; mime_type?: string }[];
+  diffs?: { path: string; text: string }[];
 }
 
 /** An event of the session's log. */

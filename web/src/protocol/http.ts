@@ -149,6 +149,17 @@ export interface ClusterNode {
   runs: number;
 }
 
+/** A server of tools that agents may call. */
+export interface ToolServer {
+  name: string;
+  /** The project's file that names it; absent for the settings. */
+  origin?: string;
+  state: "idle" | "starting" | "running" | "failed";
+  description?: string;
+  tools?: number;
+  reason?: string;
+}
+
 /** A process that the server lists. */
 export interface ProcessInfo {
   id: string;
@@ -223,6 +234,9 @@ export const loadUsage = (days: number): Promise<Usage> => requestJson("GET", `/
 
 /** The nodes that share the log of this server; none if it is on one machine. */
 export const loadNodes = (): Promise<ClusterNode[]> => requestJson<{ nodes: ClusterNode[] }>("GET", "/api/nodes").then(({ nodes }) => nodes);
+
+/** The MCP servers of the settings and of projects, as they are now. */
+export const loadToolServers = (): Promise<ToolServer[]> => requestJson<{ servers: ToolServer[] }>("GET", "/api/mcp/servers").then(({ servers }) => servers);
 
 /** The processes of this parlor home: those of this server, and those that other parlor processes share. */
 export const listProcesses = (): Promise<ProcessInfo[]> => requestJson("GET", "/api/processes");

@@ -53,7 +53,8 @@ fn project_finding(home: &Home, environment: &Environment) -> Option<Finding> {
             Finding::warning(CHECK, format!("{path}: {reason}"), "correct the file, or remove it".to_owned())
         }
         Ok((file, verdict)) => {
-            let (used, left_out): (Vec<_>, Vec<_>) = file.servers().partition(|(_, _, reason)| reason.is_none());
+            let (used, left_out): (Vec<_>, Vec<_>) =
+                file.servers().partition(|(_, _, reason)| reason.is_none());
             let used: Vec<&str> = used.iter().map(|(name, ..)| name.as_str()).collect();
             let state = match verdict.action {
                 RuleAction::Allow => "trusted, started by sessions",

@@ -111,7 +111,9 @@ pub(crate) fn list_servers(
     };
     let state = match verdict.action {
         RuleAction::Allow => "trusted as it is now".to_owned(),
-        RuleAction::Ask => "not used before you trust it, in a session or with: parlor rules trust".to_owned(),
+        RuleAction::Ask => {
+            "not used before you trust it, in a session or with: parlor rules trust".to_owned()
+        }
         RuleAction::Deny => format!("not used: {}", verdict.reason),
     };
     writeln!(out, "from {path} ({state}):")?;

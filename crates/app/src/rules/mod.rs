@@ -10,7 +10,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use parlor_engine::ProjectPolicies;
-use parlor_engine::policy::{PROJECT_SERVERS_TRUST, PROJECT_TRUST, ProjectPolicy, RunPolicy, Verdict, describe};
+use parlor_engine::policy::{
+    PROJECT_SERVERS_TRUST, PROJECT_TRUST, ProjectPolicy, RunPolicy, Verdict, describe,
+};
 use parlor_model::project_root;
 use parlor_tools::{ProjectMcpFile, ProjectMcpServers};
 use parlor_vocab::{PolicyRule, RuleAction};

@@ -208,7 +208,8 @@ impl RunPolicy {
         }
         let is_answer = |rule: &&Rule| {
             let written = rule.written();
-            written.tool.as_deref() == Some(PROJECT_SERVERS_TRUST) && written.command.as_deref() == Some(digest)
+            written.tool.as_deref() == Some(PROJECT_SERVERS_TRUST)
+                && written.command.as_deref() == Some(digest)
         };
         let rule = self.trust_rule(PROJECT_SERVERS_TRUST, root, &[]);
         let denied = rule.filter(|rule| rule.action() == RuleAction::Deny);

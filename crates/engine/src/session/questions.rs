@@ -117,7 +117,8 @@ impl Session {
             QuestionEvent::Settled { question, outcome } => {
                 let asked = open.question.take_if(|asked| asked.question.id == *question);
                 let is_about_project = |asked: PendingQuestion| {
-                    asked.question.kind == QuestionKind::ProjectTrust && asked.question.tool != PROJECT_SERVERS_TRUST
+                    asked.question.kind == QuestionKind::ProjectTrust
+                        && asked.question.tool != PROJECT_SERVERS_TRUST
                 };
                 if asked.is_some_and(is_about_project)
                     && let QuestionOutcome::Answered { answer, .. } = outcome

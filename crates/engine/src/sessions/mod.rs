@@ -36,7 +36,9 @@ use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use parlor_log::{EventLog, LogError, NodeRecord, Page, PageRequest, SessionRecord, UsageLine};
-use parlor_tools::{NoSecrets, ProjectMcpServers, Redact, ToolSource, Toolbox};
+use parlor_tools::{
+    NoSecrets, ProjectMcpServers, Redact, ToolServerState, ToolServerStatus, ToolSource, Toolbox,
+};
 use parlor_undo::UndoStore;
 use parlor_vocab::{
     AgentChoice, AgentId, Clock, FileError, IdSource, Media, MediaId, NamedFile, NewSession, Question, Seq,
@@ -489,6 +491,22 @@ impl Sessions {
     pub fn with_project_servers(mut self, servers: Arc<ProjectMcpServers>) -> Self {
         self.shared.tool_sources.set_project_servers(servers);
         self
+    }
+
+    /// How the servers of tools are now that the settings or projects name, without secrets. Starts none of them.
+    pub fn tool_servers(&self) -> Vec<ToolServerStatus> {
+        let redacted = |text: String| self.redacted(&text);
+        let clean = |server: ToolServerStatus| ToolServerStatus {
+            state: match server.state {
+                ToolServerState::Failed(reason) => ToolServerState::Failed(redacted(reason)),
+                ToolServerState::Running { description, tools } => {
+                    ToolServerState::Running { description: redacted(description), tools }
+                }
+                state @ (ToolServerState::NotStarted | ToolServerState::Starting) => state,
+            },
+            ..server
+        };
+        self.shared.tool_sources.servers().into_iter().map(clean).collect()
     }
 
     /// Gives the runs of `session` the tools of `source` too, until the result is dropped. Only runs of this process get

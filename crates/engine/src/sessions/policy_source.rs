@@ -280,9 +280,8 @@ impl RunRules {
             drop(policy);
             (root, file, verdict)
         });
-        work.await.unwrap_or_else(|error| {
-            (self.folder.clone(), Err(error.to_string()), denied(error.to_string()))
-        })
+        work.await
+            .unwrap_or_else(|error| (self.folder.clone(), Err(error.to_string()), denied(error.to_string())))
     }
 
     /// Remembers a rule for this run and for later ones. The error says why later ones will not know it.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use parlor_tools::{ProjectMcpServers, ToolSource};
+use parlor_tools::{ProjectMcpServers, ToolServerStatus, ToolSource};
 use parlor_vocab::SessionId;
 
 /// How many answers are known at most; the oldest are forgotten, and asked about again.
@@ -20,6 +20,10 @@ pub(super) struct AllProjectTools {
 impl AllProjectTools {
     pub(super) fn new(servers: Arc<ProjectMcpServers>) -> Self {
         Self { servers, answers: Arc::default() }
+    }
+
+    pub(super) fn statuses(&self) -> Vec<ToolServerStatus> {
+        self.servers.statuses()
     }
 
     /// Those of a run in `session`.
@@ -81,7 +85,10 @@ mod tests {
         let of = |session: &str| all.for_run(&SessionId::parse(session).unwrap());
         of("s1").remember("a", true);
         of("s1").remember("b", false);
-        assert_eq!((of("s1").answer("a"), of("s1").answer("b"), of("s2").answer("a")), (Some(true), Some(false), None));
+        assert_eq!(
+            (of("s1").answer("a"), of("s1").answer("b"), of("s2").answer("a")),
+            (Some(true), Some(false), None)
+        );
         of("s1").remember("a", false);
         assert_eq!(of("s1").answer("a"), Some(false), "the latest counts");
         (0..MAX_PROJECT_ANSWERS).for_each(|_| of("s3").remember("c", true));

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
-use parlor_tools::{OfferedTools, ProjectMcpServers, ToolSource, Toolbox, catch_panic};
-use parlor_vocab::SessionId;
+use parlor_tools::{OfferedTools, ProjectMcpServers, ToolServerStatus, ToolSource, Toolbox, catch_panic};
+use parlor_vocab::{SessionId, ToolAnnotations};
 use tokio::sync::OnceCell;
 
 use super::project_tools::{AllProjectTools, ProjectTools};
@@ -28,6 +28,13 @@ impl ToolSources {
 
     pub(super) fn set_project_servers(&mut self, servers: Arc<ProjectMcpServers>) {
         self.of_projects = Some(AllProjectTools::new(servers));
+    }
+
+    /// How the servers of all sessions and of projects are now.
+    pub(super) fn servers(&self) -> Vec<ToolServerStatus> {
+        let of_projects = self.of_projects.as_ref().map(AllProjectTools::statuses);
+        let of_settings = self.for_all.iter().flat_map(|source| source.servers());
+        of_settings.chain(of_projects.unwrap_or_default()).collect()
     }
 
     pub(super) fn add_for(&self, session: &SessionId, source: Arc<dyn ToolSource>) -> SessionToolSource {
@@ -118,6 +125,14 @@ impl RunTools {
         }
     }
 
+    /// What a tool that is not parlor's own says of itself.
+    pub(super) fn annotations_of_others(&self, name: &str) -> Option<ToolAnnotations> {
+        if self.own.find(name).is_ok() {
+            return None;
+        }
+        self.all.get()?.toolbox.find(name).ok().map(|tool| tool.annotations())
+    }
+
     /// Whether calls of this tool may run in parallel with others.
     pub(super) fn is_parallel(&self, name: &str) -> bool {
         let toolbox = self.all.get().map_or(&self.own, |all| &all.toolbox);
@@ -139,6 +154,8 @@ impl RunTools {
                     offered.tools.into_iter().for_each(|tool| toolbox.add(tool));
                     notices.extend(offered.notices);
                 }
+                // Together, however many sources they come from.
+                toolbox.hide_excess(self.own.iter().count());
                 CollectedTools { toolbox, notices }
             })
             .await

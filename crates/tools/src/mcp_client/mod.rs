@@ -31,6 +31,7 @@ pub use project::{
     LearnMcpSecret, PROJECT_MCP_BYTES, PROJECT_MCP_FILE, PROJECT_MCP_KEPT, PROJECT_MCP_SERVERS,
     PROJECT_MCP_SHOWN_BYTES, ProjectMcpFile, ProjectMcpServers,
 };
+pub use search::shown_tools;
 pub use server::{McpServer, McpServerState};
 pub use source::McpServers;
 
@@ -97,7 +98,7 @@ pub const MCP_SCHEMA_BYTES: usize = 64 << 10;
 /// The longest description of a tool, in bytes.
 pub const MCP_DESCRIPTION_BYTES: usize = 4 << 10;
 
-/// How many tools of all servers a model is shown. Beyond it, it finds them by a search.
+/// How many tools of all servers together a model is shown. Beyond it, it finds them by a search.
 pub const MCP_SHOWN_TOOLS: usize = 64;
 
 /// How many tools a search finds at most.

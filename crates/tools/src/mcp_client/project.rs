@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 
 use super::naming::is_server_name;
 use super::{MAX_SERVER_NAME, MCP_CALL_TIMEOUT, McpLaunch, McpServerConfig, McpServers};
+use crate::source::{ToolServerStatus, ToolSource};
 
 /// The name of the file, in the root of a project.
 pub const PROJECT_MCP_FILE: &str = ".mcp.json";
@@ -144,7 +145,8 @@ impl ProjectMcpServers {
         let parts = secrets.iter().filter_map(|value| Some(value.split_once(' ')?.1.to_owned()));
         let parts: Vec<String> = parts.collect();
         secrets.extend(parts);
-        let url = written.url.as_ref().and_then(|url| reqwest::Url::parse(&expand(url, &self.env).ok()?).ok());
+        let url =
+            written.url.as_ref().and_then(|url| reqwest::Url::parse(&expand(url, &self.env).ok()?).ok());
         if let Some(url) = url {
             secrets.extend(url.password().map(str::to_owned));
             secrets.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
@@ -222,6 +224,17 @@ impl ProjectMcpServers {
             servers: Arc::clone(&servers),
         });
         servers
+    }
+
+    /// How the servers of all projects are now that runs use or have used.
+    pub fn statuses(&self) -> Vec<ToolServerStatus> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |kept: &KeptServers| {
+            let origin = Some(kept.root.join(PROJECT_MCP_FILE));
+            let servers = kept.servers.servers().into_iter();
+            servers.map(|server| ToolServerStatus { origin: origin.clone(), ..server }).collect::<Vec<_>>()
+        };
+        kept.iter().flat_map(of).collect()
     }
 }
 
@@ -397,7 +410,10 @@ mod tests {
              web: connects to \"https://h.example/mcp\", with the headers \"Authorization\""
         );
         let Ok(McpLaunch::Command { program, args, env, folder }) = &file.servers[0].launch else { panic!() };
-        assert_eq!((program.as_str(), &args[..2]), ("./serve", &["--region".to_owned(), "north".to_owned()][..]));
+        assert_eq!(
+            (program.as_str(), &args[..2]),
+            ("./serve", &["--region".to_owned(), "north".to_owned()][..])
+        );
         assert_eq!(env.last().unwrap(), &("KEY".to_owned(), "s3cret-key".to_owned()));
         assert_eq!(folder, Path::new("/p"));
         assert_eq!(file.servers[0].secrets, ["s3cret-key"]);
@@ -431,7 +447,8 @@ mod tests {
     #[test]
     fn a_file_beyond_the_limits_is_refused_as_a_whole_and_not_quoted() {
         let many = |count: usize, padding: usize| {
-            let server = |n: usize| format!(r#""s{n}": {{"command": "c", "args": ["{}"]}}"#, "x".repeat(padding));
+            let server =
+                |n: usize| format!(r#""s{n}": {{"command": "c", "args": ["{}"]}}"#, "x".repeat(padding));
             format!(r#"{{"mcpServers": {{{}}}}}"#, (0..count).map(server).collect::<Vec<_>>().join(","))
         };
         assert!(parse(&many(PROJECT_MCP_SERVERS, 0)).is_ok());

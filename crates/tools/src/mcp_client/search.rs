@@ -7,10 +7,20 @@ use parlor_vocab::{Failure, ToolAnnotations, ToolOutput, truncate_chars};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::MCP_FOUND_TOOLS;
+use super::{MCP_FOUND_TOOLS, MCP_SHOWN_TOOLS};
 use crate::failure::invalid;
 use crate::input::decode;
 use crate::tool::{PassedCall, Tool, ToolContext};
+
+/// The tools that a model is shown of those that are not parlor's own. If there are too many, the others are found by a search.
+pub fn shown_tools(mut tools: Vec<Arc<dyn Tool>>) -> Vec<Arc<dyn Tool>> {
+    if tools.len() > MCP_SHOWN_TOOLS {
+        let hidden: HiddenTools = tools.split_off(MCP_SHOWN_TOOLS - 2).into();
+        tools.push(Arc::new(SearchTool::new(Arc::clone(&hidden))));
+        tools.push(Arc::new(CallFoundTool::new(hidden)));
+    }
+    tools
+}
 
 /// The tools that can be found.
 pub(super) type HiddenTools = Arc<[Arc<dyn Tool>]>;

@@ -15,10 +15,11 @@ use super::listing::ToolList;
 use super::message_budget::{Flood, MessageBudget};
 use super::naming::harmless;
 use super::{
-    MCP_FIRST_BACKOFF, MCP_IDLE_TIME, MCP_MAX_BACKOFF, MCP_START_WAIT, MCP_STDERR_BYTES, McpLogin,
-    McpLaunch, McpServerConfig,
+    MCP_FIRST_BACKOFF, MCP_IDLE_TIME, MCP_MAX_BACKOFF, MCP_START_WAIT, MCP_STDERR_BYTES, McpLaunch, McpLogin,
+    McpServerConfig,
 };
 use crate::failure::failure;
+use crate::source::ToolServerState;
 use crate::tool::ToolContext;
 
 /// A server that all sessions share.
@@ -99,6 +100,19 @@ impl McpServer {
                 tools: up.list.tools.iter().map(|tool| harmless(&tool.name, 128)).collect(),
             },
             Err(reason) => McpServerState::Failed(reason),
+        }
+    }
+
+    /// How the server is now, without starting it.
+    pub(super) fn status(&self) -> ToolServerState {
+        let Ok(state) = self.state.try_lock() else { return ToolServerState::Starting };
+        match (&state.up, &state.failed) {
+            (Some(up), _) if up.connection.is_open() => ToolServerState::Running {
+                description: harmless(&up.connection.description(), 200),
+                tools: up.list.tools.len(),
+            },
+            (_, Some((_, reason))) => ToolServerState::Failed(reason.clone()),
+            (_, None) => ToolServerState::NotStarted,
         }
     }
 
@@ -252,7 +266,9 @@ async fn check_host(launch: &McpLaunch, sandbox: Option<&Sandbox>) -> Result<(),
         SandboxNetwork::None => false,
         SandboxNetwork::Proxy(rules) => rules.allows(&host, url.port_or_known_default().unwrap_or(0)).await,
     };
-    let advice = format!("the policy allows no connection to {host}; this rule would: allow = [{{ host = {host:?} }}]");
+    let advice = format!(
+        "the policy allows no connection to {host}; this rule would: allow = [{{ host = {host:?} }}]"
+    );
     if is_allowed { Ok(()) } else { Err(advice) }
 }
 

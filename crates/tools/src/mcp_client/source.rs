@@ -8,11 +8,10 @@ use futures_util::future::join_all;
 use parlor_process::Sandbox;
 use tokio::time::timeout;
 
-use super::search::{CallFoundTool, SearchTool};
 use super::server::McpServer;
 use super::tool::McpTool;
-use super::{MCP_RUN_WAIT, MCP_SHOWN_TOOLS, McpLogin, McpServerConfig};
-use crate::source::{OfferedTools, ToolSource};
+use super::{MCP_RUN_WAIT, McpLogin, McpServerConfig};
+use crate::source::{OfferedTools, ToolServerStatus, ToolSource};
 use crate::tool::Tool;
 
 /// All configured servers.
@@ -84,16 +83,15 @@ impl ToolSource for McpServers {
                 }
             }
         }
-        OfferedTools { tools: within_limit(tools), notices }
+        OfferedTools { tools, notices }
     }
-}
 
-/// The tools that a model is shown. If there are too many, the others are found by a search.
-fn within_limit(mut tools: Vec<Arc<dyn Tool>>) -> Vec<Arc<dyn Tool>> {
-    if tools.len() > MCP_SHOWN_TOOLS {
-        let hidden: Arc<[Arc<dyn Tool>]> = tools.split_off(MCP_SHOWN_TOOLS - 2).into();
-        tools.push(Arc::new(SearchTool::new(Arc::clone(&hidden))));
-        tools.push(Arc::new(CallFoundTool::new(hidden)));
+    fn servers(&self) -> Vec<ToolServerStatus> {
+        let status = |server: &Arc<McpServer>| ToolServerStatus {
+            name: server.config().name.clone(),
+            origin: None,
+            state: server.status(),
+        };
+        self.servers.iter().map(status).collect()
     }
-    tools
 }

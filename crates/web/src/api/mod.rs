@@ -21,5 +21,6 @@ pub(crate) mod sessions;
 pub(crate) mod terminal_socket;
 pub(crate) mod terminals;
 pub(crate) mod token;
+pub(crate) mod tool_servers;
 pub(crate) mod transcript;
 pub(crate) mod usage;

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parlor_model::TurnError;
+use parlor_model::{AgentContext, TurnError};
 use parlor_tools::{PROJECT_MCP_FILE, ProjectMcpFile, ToolSource};
 use parlor_vocab::{
     PolicyRule, Question, QuestionAnswer, QuestionEvent, QuestionId, QuestionKind, QuestionOutcome,

@@ -123,8 +123,13 @@ pub(super) fn fenced(text: &str) -> ToolCallContent {
     plain(&format!("{fence}\n{text}{newline}{fence}"))
 }
 
-/// A link to what a result refers to.
-pub(super) fn link(resource: &ToolResource) -> ToolCallContent {
+/// The text of a result, and links to what it refers to.
+pub(super) fn contents(output: &str, details: Option<&ToolDetails>) -> Vec<ToolCallContent> {
+    let links = details.into_iter().flat_map(|details| &details.resources).map(link);
+    std::iter::once(fenced(output)).chain(links).collect()
+}
+
+fn link(resource: &ToolResource) -> ToolCallContent {
     let name = resource.name.clone().unwrap_or_else(|| resource.uri.clone());
     let link = ResourceLink::new(name, resource.uri.clone()).mime_type(resource.mime.clone());
     ToolCallContent::Content(Content::new(ContentBlock::ResourceLink(link)))

@@ -340,12 +340,9 @@ impl OpenSession {
                     return push(effects, SessionUpdate::ToolCallUpdate(update));
                 }
                 // A diff stays: content replaces what was there.
-                let fields = if tool == "edit_file" {
-                    fields
-                } else {
-                    let links = details.iter().flat_map(|details| &details.resources).map(tool_call::link);
-                    fields
-                        .content(std::iter::once(tool_call::fenced(output)).chain(links).collect::<Vec<_>>())
+                let fields = match tool.as_str() {
+                    "edit_file" => fields,
+                    _ => fields.content(tool_call::contents(output, details.as_deref())),
                 };
                 push_call_update(effects, call, fields);
             }

@@ -37,7 +37,10 @@ impl RunDriver {
         rules: &Arc<RunRules>,
         project: &ProjectTools,
     ) -> Result<Option<Arc<dyn ToolSource>>, TurnError> {
-        let (root, read, verdict) = rules.project_servers(project.servers(), self.user_home()).await;
+        let reading = rules.project_servers(project.servers(), self.user_home());
+        // A file system can hang; a stopped run does not wait for it.
+        let read = self.context.cancel.run_until_cancelled(reading).await;
+        let (root, read, verdict) = read.ok_or(TurnError::Stopped)?;
         let file = match read {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(None),

@@ -1,11 +1,13 @@
 //! How the MCP servers of agents are, as clients of the HTTP API see it.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::server::{PARLOR, Server};
 
 #[tokio::test]
 async fn the_api_shows_how_servers_are_and_what_they_returned() {
@@ -56,4 +58,31 @@ async fn the_api_shows_how_servers_are_and_what_they_returned() {
     let image =
         server.request(Method::GET, &format!("/api/media/{image}")).bearer_auth(&server.token).send().await;
     assert_eq!(image.unwrap().bytes().await.unwrap().as_ref(), b"hi");
+}
+
+/// A server that was restarted knows its sessions no more. The call was not made then, so it is made in the new one.
+#[test]
+fn a_session_that_a_server_has_forgotten_is_opened_anew() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mcp/session_server.py");
+    let mut server = Command::new("python3").arg(script).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let port = lines.next().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let call = "{ tool = \"web__count\", args = {} }";
+    std::fs::write(home.path().join("demo.toml"), format!("[otherwise]\nsteps = [{call}, {call}]\n"))
+        .unwrap();
+    let settings = format!(
+        "[agents.demo]\nkind = \"script\"\nfile = \"demo.toml\"\n[mcp.web]\nurl = \"http://127.0.0.1:{port}/mcp\"\n"
+    );
+    std::fs::write(home.path().join("parlor.toml"), settings).unwrap();
+    let mut chat = Command::new(PARLOR);
+    chat.args(["chat", "--agent", "demo", "--json", "go"]).env("PARLOR_HOME", home.path());
+    let output = String::from_utf8(chat.output().unwrap().stdout).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(output.contains("\"output\":\"call 1\"") && output.contains("\"output\":\"call 2\""), "{output}");
+    let asked: Vec<String> = lines.collect();
+    let opened = asked.iter().filter(|line| line.starts_with("initialize")).count();
+    assert_eq!(opened, 2, "{asked:?}");
+    assert_eq!(asked.last().unwrap(), "tools/call session-2", "{asked:?}");
 }

@@ -1,4 +1,5 @@
 //! `parlor stdio mcp` as a program: the same list in every process, and its end.
+#![expect(clippy::unwrap_used, reason = "test helpers panic on failure, as the tests do")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;

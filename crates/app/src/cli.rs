@@ -172,7 +172,8 @@ pub(crate) enum Command {
     /// Reads one JSON message per line from stdin and writes one per line to stdout, and nothing else. Ends when stdin
     /// closes, or on SIGTERM, SIGINT or SIGHUP, and ends all processes that it started.
     Stdio {
-        /// Trust the project of the current folder from now on: agents read its instructions and skills (docs/policy.md)
+        /// Trust the project of the current folder from now on: agents read its instructions and skills,
+        /// and use the MCP servers that its .mcp.json has now (docs/policy.md)
         #[arg(long)]
         trust: bool,
         /// The protocol of the door

@@ -84,7 +84,8 @@ pub(crate) struct Options {
     /// How far the tools of the session reach, from now on: read-only, workspace or full (docs/policy.md)
     #[arg(long, value_name = "MODE", value_parser = policy_mode)]
     mode: Option<PolicyMode>,
-    /// Trust the project of the session from now on: agents read its instructions and skills (docs/policy.md)
+    /// Trust the project of the session from now on: agents read its instructions and skills, and use the
+    /// MCP servers that its .mcp.json has now (docs/policy.md)
     #[arg(long, conflicts_with_all = ["stop", "answer", "watch"])]
     trust: bool,
     /// The agent that answers; agents are configured in $PARLOR_HOME/parlor.toml

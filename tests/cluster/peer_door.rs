@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::client::Client;
 use crate::node::{Database, NodeHome};
 
-fn write_secret(home: &NodeHome, secret: &str) {
+pub(crate) fn write_secret(home: &NodeHome, secret: &str) {
     let file = home.path().join("cluster.key");
     std::fs::write(&file, secret).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();

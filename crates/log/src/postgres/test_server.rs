@@ -17,10 +17,26 @@ const UNPRIVILEGED_USER: u32 = 65534;
 
 /// A server with any number of databases. The folder of its data is removed with it.
 pub struct TestServer {
-    port: u16,
+    place: Place,
     folder: PathBuf,
     databases: AtomicU64,
     supervisor: Mutex<Supervisor>,
+}
+
+/// Where a server listens, beside its socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// An address of this machine. On one beyond loopback, all machines of its network may use the server.
+    pub host: String,
+    /// The port at that address.
+    pub port: u16,
+}
+
+impl Place {
+    /// A free port on 127.0.0.1.
+    fn on_loopback() -> Self {
+        Self { host: "127.0.0.1".to_owned(), port: free_port() }
+    }
 }
 
 /// The shell that started the server. It stops the server when the pipe to it is closed.
@@ -43,15 +59,25 @@ impl TestServer {
     ///
     /// If PostgreSQL is not installed, or does not start.
     pub fn start(settings: &str) -> Self {
-        Self::start_as(settings, "")
+        Self::start_as(&Place::on_loopback(), settings, None)
+    }
+
+    /// Starts a server at this address.
+    pub fn start_at(place: &Place, settings: &str) -> Self {
+        Self::start_as(place, settings, None)
     }
 
     /// Starts a standby of this server, which replicates under the name `standby`.
     pub fn start_standby(&self) -> Self {
-        Self::start_as("", &self.port.to_string())
+        self.start_standby_at(&Place::on_loopback())
     }
 
-    fn start_as(settings: &str, primary_port: &str) -> Self {
+    /// Starts such a standby at this address.
+    pub fn start_standby_at(&self, place: &Place) -> Self {
+        Self::start_as(place, "", Some(&self.place))
+    }
+
+    fn start_as(place: &Place, settings: &str, primary: Option<&Place>) -> Self {
         let programs = find_programs().unwrap_or_else(|| {
             panic!("PostgreSQL is not installed: neither PATH nor /usr/lib/postgresql has initdb; run scripts/setup.sh")
         });
@@ -61,12 +87,13 @@ impl TestServer {
         if is_root {
             chown(&folder, Some(UNPRIVILEGED_USER), Some(UNPRIVILEGED_USER)).expect("root may change owners");
         }
-        let port = free_port();
+        let (primary_host, primary_port) =
+            primary.map(|primary| (primary.host.clone(), primary.port.to_string())).unwrap_or_default();
         let mut child = shell(is_root)
             .arg(include_str!("test_server.sh"))
             .arg("test_server.sh")
             .args([&programs, &folder])
-            .args([&port.to_string(), settings, primary_port])
+            .args([&place.host, &place.port.to_string(), settings, &primary_host, &primary_port])
             .current_dir(&folder)
             // A signal for the tests, such as that of Ctrl-C, is not for the server.
             .process_group(0)
@@ -78,17 +105,23 @@ impl TestServer {
         let answers = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut supervisor = Supervisor { child, commands, answers };
         supervisor.expect_ok();
-        Self { port, folder, databases: AtomicU64::new(0), supervisor: Mutex::new(supervisor) }
+        Self {
+            place: place.clone(),
+            folder,
+            databases: AtomicU64::new(0),
+            supervisor: Mutex::new(supervisor),
+        }
     }
 
-    /// The port on 127.0.0.1.
+    /// The port of the server.
     pub fn port(&self) -> u16 {
-        self.port
+        self.place.port
     }
 
     /// The URL of a database.
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://parlor@127.0.0.1:{}/{database}", self.port)
+        let Place { host, port } = &self.place;
+        format!("postgres://parlor@{host}:{port}/{database}")
     }
 
     /// Creates an empty database and returns its name.
@@ -116,6 +149,11 @@ impl TestServer {
     /// Kills the server, so that it has to recover when it starts again.
     pub fn kill(&self) {
         self.command("kill");
+    }
+
+    /// Kills all processes of the server with SIGKILL.
+    pub fn kill_hard(&self) {
+        self.command("sigkill");
     }
 
     /// Makes a standby the primary.

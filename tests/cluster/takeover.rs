@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use parlor_log::postgres::test_server::TestServer;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::TIMEOUT;
@@ -110,4 +111,43 @@ async fn wait_for_pid(file: &Path) -> Pid {
         }
     };
     tokio::time::timeout(TIMEOUT, found).await.expect("the tool starts")
+}
+
+/// Commits wait for a standby of this name; an empty one is none.
+async fn set_standby(postgres: &TestServer, name: &str) {
+    postgres.execute("postgres", &format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'")).await;
+    postgres.execute("postgres", "SELECT pg_reload_conf()").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_a_killed_node_recorded_and_did_not_answer_runs_once() {
+    let postgres = TestServer::start("");
+    let database = Database::on(&postgres).await;
+    let (homes, [a, mut b], _at_b) = busy_node(&database, "/wait 600").await;
+    let mut at_a = Client::replay(&a, "s").await;
+    let interrupted = at_a.event("run.started").await.run_id;
+    // From now on, what is recorded is not acknowledged: the commit waits.
+    set_standby(&postgres, "nobody").await;
+    at_a.send("/say only once").await;
+    let sql =
+        "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '/* Appends events. */%'";
+    let observer = postgres.client("postgres").await;
+    let recorded = async {
+        while observer.query(sql, &[]).await.unwrap().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, recorded).await.expect("the message is recorded");
+    b.kill();
+    set_standby(&postgres, "").await;
+    // The node of the client does not know whether the lost one recorded it. The next owner does.
+    let failed = at_a.event("run.failed").await;
+    assert_eq!((failed.run_id, &failed.data["error_code"]), (interrupted, &"RUN_INTERRUPTED".into()));
+    assert_eq!(at_a.event("message.completed").await.data["text"], "only once");
+    at_a.event("run.completed").await;
+    at_a.send("/say the end").await;
+    assert_eq!(at_a.event("message.completed").await.data["text"], "the end");
+    let replayed = homes[0].prints(&["replay", "s", "--json"]);
+    assert_eq!(replayed.matches("\"run.started\"").count(), 3, "{replayed}");
+    assert_eq!(at_a.count("run.failed"), 1);
 }

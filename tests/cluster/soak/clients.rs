@@ -54,6 +54,26 @@ pub(super) enum Mix {
     SuprAndChat,
 }
 
+/// What a client knows to be waiting or running.
+#[derive(Default)]
+struct Unfinished {
+    inputs: Vec<String>,
+    runs: Vec<String>,
+}
+
+impl Unfinished {
+    fn note(&mut self, event: &SeenEvent) {
+        match &event.kind {
+            EventKind::Started { input } => {
+                self.inputs.retain(|waiting| waiting != input);
+                self.runs.push(event.run.clone());
+            }
+            EventKind::Ended => self.runs.retain(|run| *run != event.run),
+            EventKind::Other => {}
+        }
+    }
+}
+
 /// Keeps a session busy until the end.
 pub(super) async fn drive(number: u64, mix: Mix, surroundings: Arc<Surroundings>) -> SessionRecording {
     let name = format!("s{number}");
@@ -85,20 +105,20 @@ impl SessionClients {
         *count += 1;
         let (session, home) = (&self.name, self.surroundings.homes[0].path().display());
         let id = format!("{session}-{client}-{count}");
-        match chance.below(6) {
-            0 | 1 => format!("/say one two three {id}"),
-            2 => format!("/think hmm {id}"),
-            3 => format!("!echo done {id}"),
-            // Tells what it does every 100 ms, for 1.5 s or 12 s.
+        match chance.below(8) {
+            0..=2 => format!("/say one two three {id}"),
+            3 => format!("/think hmm {id}"),
+            4 => format!("!echo done {id}"),
+            // Tells what it does every 100 ms, for 1.5 s or 8 s.
             kind => format!(
                 "!exec bash -c 'for i in $(seq {}); do echo \"$EPOCHREALTIME $SOAK_NODE\" >>{home}/effects/{id}; sleep 0.1; done'",
-                if kind == 4 { 15 } else { 120 }
+                if kind < 7 { 15 } else { 80 }
             ),
         }
     }
 
     async fn use_supr(&self, mut chance: Chance) {
-        let (mut last, mut count) = (String::new(), 0);
+        let (mut last, mut count, mut unfinished) = (String::new(), 0, Unfinished::default());
         while !self.is_over() {
             let address = NODES[chance.below(3) as usize];
             let connecting = timeout(SILENCE, SuprClient::connect(settings(&self.name, address, &last)));
@@ -108,7 +128,9 @@ impl SessionClients {
             };
             let mut seen = Vec::new();
             // An error is the end of this connection. What was sent and not acknowledged may be lost.
-            let _ = self.use_supr_connection(&mut client, &mut seen, &mut chance, &mut count).await;
+            let _ = self
+                .use_supr_connection(&mut client, &mut seen, &mut unfinished, &mut chance, &mut count)
+                .await;
             if let Some(event) = seen.last() {
                 last.clone_from(&event.id);
             }
@@ -120,27 +142,32 @@ impl SessionClients {
         &self,
         client: &mut SuprClient,
         seen: &mut Vec<SeenEvent>,
+        unfinished: &mut Unfinished,
         chance: &mut Chance,
         count: &mut u64,
     ) -> Result<(), SuprError> {
         // Now and then it moves to another node by itself.
         let moves_at = Instant::now() + Duration::from_secs(5 + chance.below(30));
         while Instant::now() < self.surroundings.end.min(moves_at) {
-            let mut waiting = Vec::new();
+            let mut sent = Vec::new();
             // The second one waits for the first.
-            for _ in 0..2 {
+            while unfinished.inputs.len() + unfinished.runs.len() + sent.len() < 2 {
                 let message = self.message("supr", count, chance);
                 client.send(message.as_str()).await?;
-                waiting.push(message);
+                sent.push(message);
             }
-            let mut runs = Vec::new();
-            while !(waiting.is_empty() && runs.is_empty()) {
+            while sent.len() + unfinished.inputs.len() + unfinished.runs.len() > 0 {
                 let Ok(event) = timeout(SILENCE, client.next()).await else { return Ok(()) };
                 let event = match event? {
                     SuprEvent::Activity(event) => event,
                     SuprEvent::Typed(frame) if frame.kind == "run.queued" => {
-                        let text = frame.payload.get("content").and_then(|text| text.as_str());
-                        self.acknowledge(text.filter(|text| waiting.iter().any(|sent| sent == text)));
+                        let text =
+                            frame.payload.get("content").and_then(|text| text.as_str()).unwrap_or_default();
+                        if let Some(place) = sent.iter().position(|sent| sent == text) {
+                            let input = sent.remove(place);
+                            self.acknowledge(&input);
+                            unfinished.inputs.push(input);
+                        }
                         continue;
                     }
                     SuprEvent::Typed(_) => continue,
@@ -148,16 +175,13 @@ impl SessionClients {
                 };
                 match seen_event(&event) {
                     Some(event) => {
-                        if let EventKind::Started { input } = &event.kind
-                            && let Some(place) = waiting.iter().position(|sent| sent == input)
-                        {
-                            self.acknowledge(Some(input));
-                            waiting.remove(place);
-                            runs.push(event.run.clone());
+                        if let EventKind::Started { input } = &event.kind {
+                            if sent.contains(input) {
+                                self.acknowledge(input);
+                            }
+                            sent.retain(|sent| sent != input);
                         }
-                        if event.kind == EventKind::Ended {
-                            runs.retain(|run| *run != event.run);
-                        }
+                        unfinished.note(&event);
                         seen.push(event);
                     }
                     // Refused: nobody knows which one.
@@ -169,8 +193,8 @@ impl SessionClients {
         Ok(())
     }
 
-    fn acknowledge(&self, input: Option<&str>) {
-        self.record(|recording| recording.acknowledged.extend(input.map(str::to_owned)));
+    fn acknowledge(&self, input: &str) {
+        self.record(|recording| recording.acknowledged.insert(input.to_owned()));
     }
 
     async fn use_loaf(&self, mut chance: Chance) {
@@ -209,7 +233,7 @@ impl SessionClients {
             }
             let message = self.message("loaf", count, chance);
             let sent = client.enqueue(&session, &message).await?;
-            self.acknowledge(Some(&message));
+            self.acknowledge(&message);
             if wait_for_turn(&mut events, &sent.turn_id).await? {
                 self.record(|recording| *recording.answers.entry(message).or_default() += 1);
             }
@@ -288,8 +312,9 @@ fn seen_event(event: &Activity) -> Option<SeenEvent> {
 /// Sends a last message, which is answered after all others, and replays the session at each node up to its end.
 pub(super) async fn replay_everywhere(recording: &mut SessionRecording) {
     let last_run = loop {
-        if let Ok(run) = run_last_input(&recording.name).await {
-            break run;
+        match run_last_input(&recording.name).await {
+            Ok(run) => break run,
+            Err(error) => eprintln!("{}: the last input is sent again: {error}", recording.name),
         }
         sleep(Duration::from_millis(500)).await;
     };

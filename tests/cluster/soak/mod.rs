@@ -72,6 +72,56 @@ async fn clients_see_every_promise_kept_whatever_fails() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// Each of these faults of the log breaks a promise, and the checker finds it. With `PARLOR_SOAK=1`, or `PARLOR_SOAK_SECONDS`.
+/// `crates/log/src/postgres/mutant.rs` says what they are; only debug builds have them.
+mod mutants {
+    use super::{Chance, Duration, NODES, Nemesis, Network, Soak, run, soak};
+
+    async fn is_found(name: &str, mutant: &str, nemeses: &'static [Nemesis], complaint: &[&str]) {
+        let seconds = std::env::var("PARLOR_SOAK_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+        let Some(seconds) = seconds.or_else(|| soak(None, Some(90))) else { return };
+        if !cfg!(debug_assertions) {
+            eprintln!("{name}: skipped, only debug builds have faults");
+            return;
+        }
+        let Some(network) = Network::enter(&format!("soak::mutants::{name}")) else { return };
+        let variables = vec![vec![("PARLOR_MUTANT".to_owned(), mutant.to_owned())]; NODES.len()];
+        let found =
+            run(network, Soak { sessions: 24, time: Duration::from_secs(seconds), nemeses, variables }).await;
+        eprintln!("{mutant}: {} complaints, such as", found.len());
+        let mut chance = Chance(0);
+        for _ in 0..found.len().min(12) {
+            eprintln!("  {}", found[chance.below(found.len() as u64) as usize]);
+        }
+        let is_expected = found.iter().any(|text| complaint.iter().any(|part| text.contains(part)));
+        assert!(is_expected, "{mutant}: none of {complaint:?} in {found:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_fencing() {
+        let nemeses = &[Nemesis::PauseNode, Nemesis::CutDatabase];
+        is_found("no_fencing", "no-fencing", nemeses, &["went on after its end", "and ended 2 times"]).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_token_proof() {
+        let nemeses = &[Nemesis::PauseNode, Nemesis::CutDatabase];
+        is_found(
+            "no_token_proof",
+            "no-token-proof",
+            nemeses,
+            &["lost the database", "after the end of its run"],
+        )
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn heartbeats_by_the_clock_of_the_node() {
+        let name = "heartbeats_by_the_clock_of_the_node";
+        is_found(name, "own-clock", &[Nemesis::KillNode, Nemesis::PauseNode], &["and ended"]).await;
+    }
+}
+
 /// Keeps the sessions busy while everything fails, and returns what the checker found.
 async fn run(network: Network, soak: Soak) -> Vec<String> {
     let databases = Databases::start().await;
@@ -101,7 +151,10 @@ async fn run(network: Network, soak: Soak) -> Vec<String> {
     let (mut inputs, mut answers, mut effects_seen) = (0, 0, 0);
     for driver in drivers {
         let mut recording = driver.await.unwrap();
-        timeout(CALM, replay_everywhere(&mut recording)).await.expect("the session comes to rest");
+        if timeout(CALM, replay_everywhere(&mut recording)).await.is_err() {
+            found.push(format!("session {} does not come to rest", recording.name));
+            continue;
+        }
         read_effects(&mut recording, &effects);
         inputs += recording.acknowledged.len();
         answers += recording.answers.len();

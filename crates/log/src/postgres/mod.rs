@@ -15,6 +15,7 @@ mod db_error;
 mod group;
 mod leases;
 mod media;
+mod mutant;
 mod node;
 mod queue;
 mod read;

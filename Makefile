@@ -6,7 +6,7 @@ FUZZ_TARGETS := lines exec synaps supex supr loaf peer acp mcp
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run cluster page test setup check doc deny unit browser fuzz fuzz-provider soak peers mcp clients bench profile profile-check profile-record page-bench screens picture dist dist-test release
+.PHONY: help run cluster page test setup check doc deny unit browser fuzz fuzz-provider soak peers mcp clients bench profile profile-check profile-record scale page-bench screens picture dist dist-test release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -98,6 +98,10 @@ profile-check: ## compare three of these counts, of the unoptimised program, wit
 profile-record: ## store these three counts
 	cargo build --quiet -p parlor -p parlor-bench
 	@target/debug/parlor-bench profile-record target/debug/parlor bench/profile-check.txt
+
+scale: ## measure what an event and a node cost the database, and write the model of many nodes: bench/scale.md and its plot
+	cargo build --release --quiet -p parlor-bench
+	@$(PROFILE_DIR)/parlor-bench scale bench/scale.md
 
 page-bench: page ## frame times while 10,000 messages are scrolled through
 	cargo build --release --quiet -p parlor

@@ -19,6 +19,7 @@ mod profile;
 mod report;
 mod round_trips;
 mod sandbox;
+mod scale;
 mod sessions;
 mod sharing;
 mod stats;
@@ -65,6 +66,9 @@ const LOG: &str = "log";
 
 /// With this argument, the program measures only the opening of long sessions, which needs no peer.
 const GROWTH: &str = "growth";
+
+/// With this argument, the program writes the page about the number of nodes that a database carries.
+const SCALE: &str = "scale";
 
 /// With this argument, the program measures only the log in PostgreSQL, which needs the server.
 const POSTGRES: &str = "postgres";
@@ -172,8 +176,12 @@ fn main() -> anyhow::Result<()> {
             print(&growth::table(&growth::measure(Path::new(DATABASE_FOLDER))?));
             Ok(())
         }
-        (Some(POSTGRES), None, None, None) => {
-            print(&postgres::table(&postgres::measure(Path::new(DATABASE_FOLDER))?));
+        (Some(POSTGRES), Some(parlor), None, None) => {
+            print(&postgres::table(&postgres::measure(&absolute(&parlor)?, Path::new(DATABASE_FOLDER))?));
+            Ok(())
+        }
+        (Some(SCALE), Some(page), None, None) => {
+            print(&scale::write(Path::new(&page))?);
             Ok(())
         }
         (Some(parlor), Some(peers), Some(results), None) => {
@@ -194,7 +202,7 @@ fn main() -> anyhow::Result<()> {
             let mcp = mcp::table(&mcp::measure()?);
             let models = models::table(&models::measure(&parlor)?);
             let sessions = session_tables(&parlor)?;
-            let postgres = postgres::table(&postgres::measure(Path::new(DATABASE_FOLDER))?);
+            let postgres = postgres::table(&postgres::measure(&parlor, Path::new(DATABASE_FOLDER))?);
             let sharing = sharing::table(&sharing::measure(&parlor)?);
             let synaps = synaps::table(&synaps);
             let tables = format!(
@@ -203,9 +211,10 @@ fn main() -> anyhow::Result<()> {
             print_and_save(&tables, &PathBuf::from(results))
         }
         _ => bail!(
-            "usage: parlor-bench PARLOR FOLDER-OF-PEERS RESULTS.md, or parlor-bench broadcast|log|loaf|models|sharing|supex|supr PARLOR, \
-             or parlor-bench growth|mcp|postgres, or parlor-bench synaps PARLOR SYNAPS, or parlor-bench exec|executor PARLOR CODEX, or parlor-bench sandbox [PARLOR CODEX], \
-             or parlor-bench acp PARLOR OPENCODE GEMINI, or parlor-bench profile PARLOR PROFILE.md, or parlor-bench profile-check|profile-record PARLOR COUNTS"
+            "usage: parlor-bench PARLOR FOLDER-OF-PEERS RESULTS.md, or one part of it: \
+             broadcast|log|loaf|models|postgres|sharing|supex|supr PARLOR, growth, mcp, acp PARLOR OPENCODE GEMINI, \
+             exec|executor PARLOR CODEX, sandbox [PARLOR CODEX], synaps PARLOR SYNAPS; or another page: \
+             profile PARLOR PROFILE.md, profile-check|profile-record PARLOR COUNTS, scale PAGE.md"
         ),
     }
 }

@@ -7,6 +7,7 @@
 
 mod append;
 mod bare;
+mod nodes;
 mod replay;
 
 use std::path::Path;
@@ -26,10 +27,14 @@ const MAX_PROCESSOR_RATIO: f64 = 2.0;
 pub(crate) struct PostgresFigures {
     appends: append::PostgresAppends,
     replay: replay::PostgresReplay,
+    nodes: nodes::NodeFigures,
 }
 
+/// The bound for the processor time of three nodes, as a multiple of that of one node with the same sessions.
+const MAX_NODES_RATIO: f64 = 1.3;
+
 /// Measures with a server of its own. The log in SQLite is in a new folder below `parent`.
-pub(crate) fn measure(parent: &Path) -> anyhow::Result<PostgresFigures> {
+pub(crate) fn measure(parlor: &Path, parent: &Path) -> anyhow::Result<PostgresFigures> {
     std::fs::create_dir_all(parent)?;
     let folder = tempfile::tempdir_in(parent)?;
     let server = TestServer::start("shared_buffers = '256MB'");
@@ -38,13 +43,14 @@ pub(crate) fn measure(parent: &Path) -> anyhow::Result<PostgresFigures> {
         Ok(PostgresFigures {
             appends: append::measure(&server, folder.path()).await?,
             replay: replay::measure(&server).await?,
+            nodes: nodes::measure(&server, parlor).await?,
         })
     })
 }
 
 /// The figures as a Markdown table, each with its bound.
 pub(crate) fn table(figures: &PostgresFigures) -> String {
-    let PostgresFigures { appends, replay } = figures;
+    let PostgresFigures { appends, replay, nodes } = figures;
     let mut table =
         "| log in PostgreSQL | bare, a connection for each session | bare, one statement for all | parlor | \
                      parlor : connections | parlor : one statement |\n|---|---|---|---|---|---|\n"
@@ -83,5 +89,15 @@ pub(crate) fn table(figures: &PostgresFigures) -> String {
             verdict(*median <= MAX_PROCESSOR_RATIO)
         );
     }
+    let Spread { least, median, most } = &nodes.ratio;
+    table += &format!(
+        "\n| processor time of all nodes for a message | one node | three nodes | three : one |\n|---|---|---|---|\n\
+         | {} busy sessions, their clients spread over the nodes | {:.0} µs | {:.0} µs | {median:.2} (rounds {least:.2} to \
+         {most:.2}; at most {MAX_NODES_RATIO}: {}) |\n",
+        nodes::SESSIONS,
+        nodes.one,
+        nodes.three,
+        verdict(*median <= MAX_NODES_RATIO)
+    );
     table
 }

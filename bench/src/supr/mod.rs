@@ -18,7 +18,7 @@ use self::latency::Latency;
 use crate::stats::verdict;
 
 pub(crate) use bare_server::serve as serve_bare;
-pub(crate) use server::{Server, raise_file_limit};
+pub(crate) use server::{Client, Server, raise_file_limit};
 
 /// With this argument, the program is the bare server.
 pub(crate) const BARE: &str = "bare-websocket";

@@ -9,6 +9,7 @@ use parlor_client::supr::{Activity, SuprClient, SuprError, SuprEvent, SuprSettin
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Chance;
+use super::faults::NAMES;
 use super::network::{NODES, Network};
 use crate::checker::{Effect, EventKind, SeenEvent, SessionRecording};
 use crate::node::NodeHome;
@@ -111,7 +112,8 @@ impl SessionClients {
             4 => format!("!echo done {id}"),
             // Tells what it does every 100 ms, for 1.5 s or 8 s.
             kind => format!(
-                "!exec bash -c 'for i in $(seq {}); do echo \"$EPOCHREALTIME $SOAK_NODE\" >>{home}/effects/{id}; sleep 0.1; done'",
+                "!exec bash -c 'n=$(readlink /proc/self/ns/net); for i in $(seq {}); do \
+                 echo \"$EPOCHREALTIME $n\" >>{home}/effects/{id}; sleep 0.1; done'",
                 if kind < 7 { 15 } else { 80 }
             ),
         }
@@ -220,10 +222,7 @@ impl SessionClients {
         launch.args = vec![self.surroundings.network.namespace(node)];
         launch.args.extend(["--", PARLOR, "stdio", "loaf"].map(str::to_owned));
         launch.cwd = Some(home.path().to_owned());
-        launch.env = vec![
-            ("PARLOR_HOME".to_owned(), home.path().display().to_string()),
-            ("SOAK_NODE".to_owned(), format!("loaf of {}", self.name)),
-        ];
+        launch.env = vec![("PARLOR_HOME".to_owned(), home.path().display().to_string())];
         let (client, mut events) = LoafClient::spawn(&launch)?;
         let session = client.create_session().await?;
         client.resume(&session, &self.name).await?;
@@ -233,8 +232,8 @@ impl SessionClients {
             }
             let message = self.message("loaf", count, chance);
             let sent = client.enqueue(&session, &message).await?;
-            self.acknowledge(&message);
-            if wait_for_turn(&mut events, &sent.turn_id).await? {
+            // A prompt that waits is not recorded yet, as the door's page says. Its turn shows it when it is.
+            if self.wait_for_turn(&mut events, &sent.turn_id, &message).await? {
                 self.record(|recording| *recording.answers.entry(message).or_default() += 1);
             }
         }
@@ -243,6 +242,25 @@ impl SessionClients {
         }
         // Otherwise it is killed.
         Ok(())
+    }
+
+    /// Waits for the end of a turn. Returns whether it was answered.
+    async fn wait_for_turn(
+        &self,
+        events: &mut LoafEvents,
+        turn: &str,
+        message: &str,
+    ) -> Result<bool, LoafError> {
+        loop {
+            let event = events.next().await?;
+            let shown = event.payload.get("message").and_then(|message| message.get("text")?.as_str());
+            match (event.kind.as_str(), event.turn_id() == Some(turn)) {
+                ("session.message.appended", _) if shown == Some(message) => self.acknowledge(message),
+                ("session.completed", true) => return Ok(true),
+                ("session.error" | "session.interrupted", true) => return Ok(false),
+                _ => {}
+            }
+        }
     }
 
     async fn use_chat(&self, mut chance: Chance) {
@@ -254,7 +272,6 @@ impl SessionClients {
             command.args(["chat", "--session", &self.name, &message]);
             let home = self.surroundings.homes[node].path();
             command.current_dir(home).env("PARLOR_HOME", home);
-            command.env("SOAK_NODE", format!("chat of {}", self.name));
             let command = self.surroundings.network.command_of(node, &command);
             let mut command = tokio::process::Command::from(command);
             command.stdin(Stdio::null()).kill_on_drop(true);
@@ -264,20 +281,6 @@ impl SessionClients {
                 self.record(|recording| *recording.answers.entry(message).or_default() += 1);
             } else {
                 sleep(Duration::from_millis(200)).await;
-            }
-        }
-    }
-}
-
-/// Waits for the end of a turn. Returns whether it was answered.
-async fn wait_for_turn(events: &mut LoafEvents, turn: &str) -> Result<bool, LoafError> {
-    loop {
-        let event = events.next().await?;
-        if event.turn_id() == Some(turn) {
-            match event.kind.as_str() {
-                "session.answer" | "session.turn.completed" => return Ok(true),
-                "session.error" | "session.interrupted" => return Ok(false),
-                _ => {}
             }
         }
     }
@@ -312,9 +315,9 @@ fn seen_event(event: &Activity) -> Option<SeenEvent> {
 /// Sends a last message, which is answered after all others, and replays the session at each node up to its end.
 pub(super) async fn replay_everywhere(recording: &mut SessionRecording) {
     let last_run = loop {
-        match run_last_input(&recording.name).await {
-            Ok(run) => break run,
-            Err(error) => eprintln!("{}: the last input is sent again: {error}", recording.name),
+        // Refused, or a node is not ready yet.
+        if let Ok(run) = run_last_input(&recording.name).await {
+            break run;
         }
         sleep(Duration::from_millis(500)).await;
     };
@@ -331,6 +334,18 @@ pub(super) async fn replay_everywhere(recording: &mut SessionRecording) {
         }
         recording.replays.push(replay);
     }
+}
+
+/// What a node shows of a session that does not come to rest.
+pub(super) async fn replay_as_it_is(recording: &mut SessionRecording) {
+    let Ok(mut client) = SuprClient::connect(settings(&recording.name, NODES[0], "")).await else { return };
+    let mut replay = Vec::new();
+    while let Ok(Ok(event)) = timeout(SILENCE, client.next()).await {
+        if let SuprEvent::Activity(event) = event {
+            replay.extend(seen_event(&event));
+        }
+    }
+    recording.replays = vec![replay];
 }
 
 /// The run of an input that was sent after all others, once it has ended.
@@ -357,7 +372,9 @@ async fn run_last_input(session: &str) -> Result<String, SuprError> {
 }
 
 /// Reads what the tools of a session did.
-pub(super) fn read_effects(recording: &mut SessionRecording, folder: &std::path::Path) {
+pub(super) fn read_effects(recording: &mut SessionRecording, surroundings: &Surroundings) {
+    let folder = surroundings.homes[0].path().join("effects");
+    let names = surroundings.network.namespace_names();
     let start = format!("{}-", recording.name);
     let inputs: Vec<String> = recording
         .replays
@@ -376,13 +393,14 @@ pub(super) fn read_effects(recording: &mut SessionRecording, folder: &std::path:
         let named = format!("/{name};");
         let input = inputs.iter().find(|input| input.contains(&named)).cloned().unwrap_or(name);
         let lines = std::fs::read_to_string(file).unwrap();
-        recording.effects.extend(lines.lines().filter_map(|line| effect(&input, line)));
+        recording.effects.extend(lines.lines().filter_map(|line| effect(&input, line, &names)));
     }
 }
 
-/// A line of a tool: seconds with six decimals, and the node. `None` if the tool was killed while it wrote.
-fn effect(input: &str, line: &str) -> Option<Effect> {
-    let (seconds, node) = line.split_once(' ')?;
+/// A line of a tool: seconds with six decimals, and the namespace of its node. `None` if the tool was killed while it wrote.
+fn effect(input: &str, line: &str, names: &[String]) -> Option<Effect> {
+    let (seconds, namespace) = line.split_once(' ')?;
     let at = seconds.replace(['.', ','], "").parse::<i64>().ok()? / 1000;
-    Some(Effect { input: input.to_owned(), node: node.to_owned(), at })
+    let node = names.iter().position(|name| name == namespace)?;
+    Some(Effect { input: input.to_owned(), node: NAMES[node].to_owned(), at })
 }

@@ -71,7 +71,7 @@ impl Cluster {
             let address = format!("{}:{HTTP_PORT}", NODES[node]);
             command.args(["serve", "--listen", &address, "--no-supex"]).current_dir(home.path());
             command.env("PARLOR_HOME", home.path()).env("SUPRCLAW_CHANNELS_SUPR_TOKEN", TOKEN);
-            command.env("SOAK_NODE", NAMES[node]).envs(self.variables[node].iter().cloned());
+            command.envs(self.variables[node].iter().cloned());
             let mut command = self.surroundings.network.command_of(node, &command);
             let log =
                 std::fs::File::options().append(true).create(true).open(home.path().join("stderr")).unwrap();
@@ -92,7 +92,7 @@ impl Cluster {
     pub(super) async fn strike(&mut self, nemesis: Nemesis, chance: &mut Chance) {
         let (node, from) = (chance.below(3) as usize, now());
         let pause = Duration::from_millis(chance.below(7000));
-        let quiet = Duration::from_millis(500 + chance.below(9000));
+        let quiet = Duration::from_millis(500 + chance.below(11000));
         eprintln!("{from} {nemesis:?} {}", NAMES[node]);
         let kind = match nemesis {
             Nemesis::KillNode => {

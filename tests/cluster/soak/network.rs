@@ -116,6 +116,12 @@ impl Network {
         inside
     }
 
+    /// What the namespace of each node is called, as processes in it read it from `/proc/self/ns/net`.
+    pub(super) fn namespace_names(&self) -> Vec<String> {
+        let name = |holder: &Holder| std::fs::read_link(format!("/proc/{}/ns/net", holder.0.id())).unwrap();
+        self.holders.iter().map(|holder| name(holder).to_str().unwrap().to_owned()).collect()
+    }
+
     /// The argument of `nsenter` for the namespace of a node.
     pub(super) fn namespace(&self, node: usize) -> String {
         format!("--net=/proc/{}/ns/net", self.holders[node].0.id())

@@ -4,6 +4,7 @@ use parlor_log::postgres::test_server::TestServer;
 
 use crate::client::Client;
 use crate::node::{Database, NodeHome, wait_for_http};
+use crate::takeover::{LONG_TOOL, wait_for_end, wait_for_pid};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_commands_use_the_log_of_the_settings_and_the_flag_overrides_it() {
@@ -71,13 +72,18 @@ async fn without_its_database_a_node_keeps_its_clients_and_it_goes_on_when_the_d
     let mut client = Client::open(&server, "s").await;
     client.send("/say before").await;
     client.event("run.completed").await;
-    client.send("/wait 600").await;
+    client.send(LONG_TOOL).await;
     let interrupted = client.event("run.started").await.run_id;
+    let tool = wait_for_pid(&home.path().join("tool.pid")).await;
+    client.send("/say it was accepted before").await;
+    client.frame("run.queued").await;
     postgres.kill();
     let reason = wait_for_http(&server, "/ready", |status, _| status == 503).await;
     assert!(reason.contains("the database cannot be reached"), "{reason}");
     // Only after that has the node given up its run for certain.
     wait_for_http(&server, "/ready", |_, body| body.contains("no heartbeat succeeded in time")).await;
+    // What nobody can record any more has ended, while the database is still away.
+    wait_for_end(tool).await;
     client.send("/say during").await;
     let refused = client.event("run.failed").await;
     assert!(format!("{:?}", refused.data).contains("the database cannot be reached"), "{:?}", refused.data);
@@ -88,6 +94,9 @@ async fn without_its_database_a_node_keeps_its_clients_and_it_goes_on_when_the_d
     let failed = client.event("run.failed").await;
     assert_eq!(failed.run_id, interrupted);
     assert_eq!(failed.data["error_code"], "RUN_INTERRUPTED");
-    let text = client.event("message.completed").await;
-    assert_eq!(text.data["text"], "after");
+    for text in ["it was accepted before", "after"] {
+        assert_eq!(client.event("message.completed").await.data["text"], text);
+    }
+    let replayed = home.prints(&["replay", "s"]);
+    assert!(!replayed.contains("during"), "{replayed}");
 }

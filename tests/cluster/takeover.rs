@@ -10,6 +10,9 @@ use crate::client::Client;
 use crate::node::{Database, NodeHome};
 use crate::server::Server;
 
+/// Writes the id of its process into `tool.pid`, and runs for longer than any test.
+pub(crate) const LONG_TOOL: &str = "!echo $$ > tool.pid.new; mv tool.pid.new tool.pid; exec sleep 1000";
+
 /// Two nodes, and a session of the second one with an active run and an input that waits.
 async fn busy_node(database: &Database, run: &str) -> ([NodeHome; 2], [Server; 2], Client) {
     let homes = ["a", "b"].map(|name| NodeHome::of_cluster(database, name, ""));
@@ -76,8 +79,7 @@ async fn a_node_that_ends_hands_over_what_waits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_paused_for_too_long_ends_its_tools_and_writes_nothing() {
     let database = Database::new().await;
-    let (homes, [a, b], _at_b) =
-        busy_node(&database, "!echo $$ > tool.pid.new; mv tool.pid.new tool.pid; exec sleep 1000").await;
+    let (homes, [a, b], _at_b) = busy_node(&database, LONG_TOOL).await;
     let tool = wait_for_pid(&homes[1].path().join("tool.pid")).await;
     let node = Pid::from_raw(b.pid().try_into().unwrap()).unwrap();
     kill_process(node, Signal::STOP).unwrap();
@@ -86,12 +88,7 @@ async fn a_node_that_was_paused_for_too_long_ends_its_tools_and_writes_nothing()
     assert_eq!(failed.data["error_code"], "RUN_INTERRUPTED");
     assert!(test_kill_process(tool).is_ok(), "a paused node cannot end its tool");
     kill_process(node, Signal::CONT).unwrap();
-    let ended = async {
-        while test_kill_process(tool).is_ok() {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, ended).await.expect("the tool's process ends");
+    wait_for_end(tool).await;
     // The node that was paused follows what the other writes, and its client is not disconnected.
     let mut at_b = Client::open(&b, "s").await;
     at_b.send("/say again").await;
@@ -101,7 +98,17 @@ async fn a_node_that_was_paused_for_too_long_ends_its_tools_and_writes_nothing()
     assert_eq!(replayed.matches("\"run.ended\"").count(), 2, "{replayed}");
 }
 
-async fn wait_for_pid(file: &Path) -> Pid {
+pub(crate) async fn wait_for_end(process: Pid) {
+    let ended = async {
+        while test_kill_process(process).is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, ended).await.expect("the tool's process ends");
+}
+
+/// The process whose id a tool writes into this file.
+pub(crate) async fn wait_for_pid(file: &Path) -> Pid {
     let found = async {
         loop {
             if let Ok(text) = std::fs::read_to_string(file) {

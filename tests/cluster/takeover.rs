@@ -63,6 +63,29 @@ async fn a_session_that_nobody_watches_is_taken_over_too() {
     assert_eq!(interruptions(&replayed), 1, "{replayed}");
 }
 
+/// More sessions than are taken over at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_cannot_be_read_does_not_keep_the_others_from_being_taken_over() {
+    let database = Database::new().await;
+    let (homes, [_a, mut b], _at_b) = busy_node(&database, "/wait 600").await;
+    let mut clients = Vec::new();
+    for number in 0..12 {
+        let mut client = Client::open(&b, &format!("s{number}")).await;
+        client.send("/wait 600").await;
+        client.event("run.started").await;
+        clients.push(client);
+    }
+    let events = TestServer::shared().client(database.url.rsplit('/').next().unwrap()).await;
+    // As if a newer parlor had written them.
+    let changed = events.execute("UPDATE events SET version = 999 WHERE session = 's'", &[]).await.unwrap();
+    assert!(changed > 0);
+    b.kill();
+    for number in 0..12 {
+        let replayed = homes[0].wait_for_replay(&format!("s{number}"), "RUN_INTERRUPTED").await;
+        assert_eq!(interruptions(&replayed), 1, "{replayed}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_ends_hands_over_what_waits() {
     let database = Database::new().await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use parlor_vocab::{SessionId, SessionRefusal, WatchFrom};
 
 use super::{Sessions, refusal_of};
@@ -15,14 +15,28 @@ const MAX_TAKEOVERS: usize = 8;
 
 impl Sessions {
     /// Opens the sessions that their owners left with a run or with inputs that wait: the run is recorded as interrupted,
-    /// and what waits starts. Returns the sessions that were opened. Call it every [`ORPHAN_INTERVAL`].
+    /// and what waits starts. Returns the sessions that were opened, and fails only if none was. Call it every
+    /// [`ORPHAN_INTERVAL`].
     pub async fn adopt_orphans(&self) -> Result<Vec<SessionId>, SessionRefusal> {
         self.check_not_shutting_down()?;
         let orphans = self.shared.deps.log.orphans().await.map_err(refusal_of)?;
         let adopted = futures_util::stream::iter(orphans)
-            .map(async |session| Ok(self.adopt(&session).await?.then_some(session)))
+            .map(async |session| (self.adopt(&session).await, session))
             .buffer_unordered(MAX_TAKEOVERS);
-        adopted.try_filter_map(async |session| Ok(session)).try_collect().await
+        let outcomes: Vec<(Result<bool, SessionRefusal>, SessionId)> = adopted.collect().await;
+        // A session that cannot be read must not keep the others from being taken over.
+        let (mut opened, mut failure) = (Vec::new(), None);
+        for (outcome, session) in outcomes {
+            match outcome {
+                Ok(true) => opened.push(session),
+                Ok(false) => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            Some(error) if opened.is_empty() => Err(error),
+            Some(_) | None => Ok(opened),
+        }
     }
 
     /// Opens a session if it has work left. An error is temporary: the session is still an orphan then.

@@ -315,7 +315,9 @@ impl Shared {
 
 impl LeaseReleaser for Shared {
     fn release(&self, session: &SessionId, token: Token) {
-        self.queue.push_release(WriteRequest::Release { session: session.clone(), token, has_work: false });
+        // Whoever opened the session failed or was cancelled, maybe between the acquisition and the end of a run that
+        // another node left. Without a row, nobody would look for what the session has left to do.
+        self.queue.push_release(WriteRequest::Release { session: session.clone(), token, has_work: true });
     }
 }
 

@@ -71,6 +71,23 @@ async fn sessions_of_dead_nodes_and_abandoned_ones_are_orphans_of_their_workspac
     .await;
 }
 
+/// Opening a session can fail or be cancelled after the lease was acquired, and the session may have a run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_session_of_a_dropped_lease_is_an_orphan_and_free() {
+    in_time(async {
+        let database = Database::create().await;
+        let (a, b) = (open(options(&database, "a", "one")).await, open(options(&database, "b", "one")).await);
+        create(&a, "s").await;
+        drop(a.acquire(&session("s")).await.unwrap());
+        // The writer carries requests out in their order.
+        create(&a, "later").await;
+        assert_eq!(b.orphans().await.unwrap(), [session("s")]);
+        b.release(b.acquire(&session("s")).await.unwrap()).await.unwrap();
+        assert!(b.orphans().await.unwrap().is_empty());
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_others_reach_are_listed_with_their_sessions() {
     in_time(async {

@@ -21,8 +21,12 @@ pub const OWNER_WAIT: Duration = Duration::from_secs(1);
 /// ends, so one that takes longer is stopped or overloaded.
 pub const PEER_REPLY_WAIT: Duration = Duration::from_secs(10);
 
-/// How long to wait before the owner is looked for again.
+/// How long to wait before the owner is looked for again. Doubled with each attempt, up to [`MAX_OWNER_RETRY`]: on a shared
+/// log each attempt is a request to the database, and the clients of all sessions of a dead node wait at the same time.
 const OWNER_RETRY: Duration = Duration::from_millis(10);
+
+/// The longest time between two attempts.
+const MAX_OWNER_RETRY: Duration = Duration::from_millis(160);
 
 /// How often a command is sent to a new owner of its session before it is refused, if [`OWNER_WAIT`] has passed too.
 const MAX_OWNER_CHANGES: usize = 4;
@@ -205,7 +209,7 @@ impl Sessions {
             slot.touch();
             return Ok(route);
         }
-        let deadline = Instant::now() + OWNER_WAIT;
+        let (deadline, mut pause) = (Instant::now() + OWNER_WAIT, OWNER_RETRY);
         loop {
             let holder = match self.open_in(&mut slot, id).await {
                 Ok(session) => return Ok(Route::Here(session)),
@@ -224,7 +228,10 @@ impl Sessions {
                 }
                 // An owner that is ending closes its door first and releases the session then. One without an address may
                 // have the session for a moment, like the command that renames it.
-                Err(_) if self.peers.is_some() && Instant::now() < deadline => sleep(OWNER_RETRY).await,
+                Err(_) if self.peers.is_some() && Instant::now() < deadline => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(MAX_OWNER_RETRY);
+                }
                 Err(reason) => return Err(held_because(id, &holder, reason)),
             }
         }

@@ -100,7 +100,7 @@ fn text(costs: &Costs) -> String {
             load.runs_per_node
         );
         for nodes_in_all in NODES {
-            let databases = nodes_in_all.div_ceil(*nodes);
+            let databases = nodes_in_all.div_ceil((*nodes).max(1));
             let each = Need::of(nodes_in_all.div_ceil(databases), &load, costs);
             text += &format!("| {nodes_in_all} | {databases} | {:.2} |\n", each.cores());
         }

@@ -95,7 +95,9 @@ mod tests {
         let [ten, hundred] = [10, 100].map(|nodes| Need::of(nodes, &Load::TYPICAL, &costs()));
         let grows = |part: fn(&Need) -> f64| (part(&hundred) / part(&ten)).round() as u32;
         assert_eq!(grows(|need| need.notification_cores), 100);
-        for part in [|need: &Need| need.event_cores, |need| need.idle_cores, |need| need.wal_mib] {
+        let others: [fn(&Need) -> f64; 3] =
+            [|need| need.event_cores, |need| need.idle_cores, |need| need.wal_mib];
+        for part in others {
             assert_eq!(grows(part), 10);
         }
         // 10 nodes, 200 events/s each, all in commits of their own: 0.4 cores.

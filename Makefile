@@ -6,7 +6,7 @@ FUZZ_TARGETS := lines exec synaps supex supr loaf peer acp mcp
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run cluster page test setup check doc deny unit browser fuzz fuzz-provider soak peers mcp clients bench profile profile-check profile-record scale page-bench screens picture dist dist-test release
+.PHONY: help run cluster page test setup check doc deny unit browser fuzz fuzz-provider soak mutants peers mcp clients bench profile profile-check profile-record scale page-bench screens picture dist dist-test release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -63,6 +63,9 @@ soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, hundreds of 
 	PARLOR_SOAK=1 cargo test --release -p parlor-log --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-engine --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-ruby --test storm
+
+mutants: ## show that the checker of the cluster's soak finds faults of the log (root; some minutes)
+	PARLOR_SOAK=1 cargo test -p parlor --test cluster soak::mutants -- --nocapture --test-threads=1
 
 peers: ## install published programs (long, once) and test parlor with them: synaps and its tests, codex, the MCP package, clients of ACP
 	@scripts/peers.sh

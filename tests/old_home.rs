@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use home::Home;
+use serde_json::{Value, json};
 
 const SQL: &str = include_str!("old_home/parlor.sql");
 const SESSIONS: &str = include_str!("old_home/sessions.jsonl");
@@ -79,4 +80,36 @@ fn the_loaf_door_uses_the_preferences_of_an_old_home() {
     let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
     let chosen = ["selected_model", "selected_thinking"].map(|key| answer["result"][key].clone());
     assert_eq!(chosen, ["local", "HIGH"]);
+}
+
+#[test]
+fn an_editor_loads_every_session_of_an_old_home_and_gets_nothing_before_its_first_answer() {
+    let home = old_home();
+    let sessions: Vec<Value> = SESSIONS.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let initialize =
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}});
+    let load = |(number, session): (usize, &Value)| {
+        // The folder that the old version recorded.
+        let params = json!({"sessionId": session["session"], "cwd": "/tmp", "mcpServers": []});
+        json!({"jsonrpc": "2.0", "id": number + 1, "method": "session/load", "params": params})
+    };
+    let requests = std::iter::once(initialize).chain(sessions.iter().enumerate().map(load));
+    let requests: String = requests.map(|request| format!("{request}\n")).collect();
+    let input = home.folder().join("requests");
+    fs::write(&input, requests).unwrap();
+    let output = home.command(&["stdio", "acp"]).stdin(fs::File::open(&input).unwrap()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let frames = String::from_utf8(output.stdout).unwrap();
+    let frames: Vec<Value> = frames.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(frames[0]["id"], 0, "the database is migrated in silence");
+    for (number, session) in sessions.iter().enumerate() {
+        let answer = frames.iter().position(|frame| frame["id"] == number + 1).unwrap();
+        assert!(frames[answer].get("result").is_some(), "{}", frames[answer]);
+        let is_message = |frame: &&Value| {
+            frame["params"]["sessionId"] == session["session"]
+                && frame["params"]["update"]["sessionUpdate"] == "user_message_chunk"
+        };
+        assert!(frames[..answer].iter().any(|frame| is_message(&frame)), "{session} has a history");
+        assert!(!frames[answer..].iter().any(|frame| is_message(&frame)), "{session} came before its answer");
+    }
 }

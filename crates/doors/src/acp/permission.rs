@@ -22,6 +22,8 @@ use super::{DOOR, encode, tool_call};
 pub(super) struct AskedQuestion {
     session: SessionId,
     question: QuestionId,
+    /// Whether the client may choose that a rule remembers its answer.
+    can_remember: bool,
 }
 
 impl OpenSession {
@@ -86,7 +88,8 @@ impl AcpMachine {
         let request = RequestPermissionRequest::new(session.as_str().to_owned(), call, options);
         let id = RequestId::Number(self.next_asked);
         self.out.send(encode::request(&id, "session/request_permission", &request));
-        let asked = AskedQuestion { session: session.clone(), question: question.id.clone() };
+        let can_remember = question.remembered.is_some();
+        let asked = AskedQuestion { session: session.clone(), question: question.id.clone(), can_remember };
         self.questions.insert(self.next_asked, asked);
     }
 
@@ -111,7 +114,9 @@ impl AcpMachine {
 
     /// The client's answer to a question. What cannot be read is a refusal. False if the request asked no question.
     pub(super) fn on_permission(&mut self, number: i64, result: Option<&RawValue>) -> bool {
-        let Some(AskedQuestion { session, question }) = self.questions.remove(&number) else { return false };
+        let Some(AskedQuestion { session, question, can_remember }) = self.questions.remove(&number) else {
+            return false;
+        };
         let response =
             result.and_then(|raw| serde_json::from_str::<RequestPermissionResponse>(raw.get()).ok());
         let answer = match response.map(|response| response.outcome) {
@@ -120,7 +125,9 @@ impl AcpMachine {
             }
             Some(_) | None => None,
         };
-        let answer = answer.unwrap_or(QuestionAnswer::Deny { message: None });
+        // The engine refuses an answer that it did not offer, and would go on waiting.
+        let is_offered = |answer: &QuestionAnswer| can_remember || *answer != QuestionAnswer::AllowAlways;
+        let answer = answer.filter(is_offered).unwrap_or(QuestionAnswer::Deny { message: None });
         let by = Some(Sender { client: self.client.clone(), ..Sender::at(DOOR) });
         let command = SessionCommand::AnswerQuestion { question, answer, by };
         // If somebody else was faster, the watch has told the client what the answer was.

@@ -77,7 +77,7 @@ fn the_loaf_door_uses_the_preferences_of_an_old_home() {
     let output = command.stdin(fs::File::open(request).unwrap()).output().unwrap();
     let answer = String::from_utf8(output.stdout).unwrap();
     let answer = answer.lines().find(|line| line.contains("\"id\":1")).unwrap();
-    let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
+    let answer: Value = serde_json::from_str(answer).unwrap();
     let chosen = ["selected_model", "selected_thinking"].map(|key| answer["result"][key].clone());
     assert_eq!(chosen, ["local", "HIGH"]);
 }
@@ -105,11 +105,11 @@ fn an_editor_loads_every_session_of_an_old_home_and_gets_nothing_before_its_firs
     for (number, session) in sessions.iter().enumerate() {
         let answer = frames.iter().position(|frame| frame["id"] == number + 1).unwrap();
         assert!(frames[answer].get("result").is_some(), "{}", frames[answer]);
-        let is_message = |frame: &&Value| {
+        let is_message = |frame: &Value| {
             frame["params"]["sessionId"] == session["session"]
                 && frame["params"]["update"]["sessionUpdate"] == "user_message_chunk"
         };
-        assert!(frames[..answer].iter().any(|frame| is_message(&frame)), "{session} has a history");
-        assert!(!frames[answer..].iter().any(|frame| is_message(&frame)), "{session} came before its answer");
+        assert!(frames[..answer].iter().any(is_message), "{session} has a history");
+        assert!(!frames[answer..].iter().any(is_message), "{session} came before its answer");
     }
 }

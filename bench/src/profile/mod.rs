@@ -63,18 +63,18 @@ fn measure(
     parlor: &Path,
     folder: &Path,
 ) -> anyhow::Result<Cost> {
-    let run = |count| -> anyhow::Result<Counts> {
+    let run = |count| -> anyhow::Result<(u64, Counts)> {
         let folder = tempfile::tempdir_in(folder)?;
         let program =
             if scenario.runs_this_program { std::env::current_exe()? } else { parlor.to_path_buf() };
         let counted = Counted::new(&program, folder.path())?;
-        (scenario.run)(&counted.program, folder.path(), count)?;
-        counted.counts()
+        let repetitions = (scenario.run)(&counted.program, folder.path(), count)?;
+        Ok((repetitions, counted.counts()?))
     };
-    let (few, many) = (run(repetitions.few)?, run(repetitions.many)?);
-    let counts = many.minus(&few);
+    let ((few, fixed), (many, all)) = (run(repetitions.few)?, run(repetitions.many)?);
+    let counts = all.minus(&fixed);
     ensure!(counts.total() > 0, "{}: more repetitions cost nothing", scenario.name);
-    Ok(Cost { scenario, repetitions: repetitions.many - repetitions.few, counts })
+    Ok(Cost { scenario, repetitions: many - few, counts })
 }
 
 /// Calls `work` with this process, and all that it starts, on one core.

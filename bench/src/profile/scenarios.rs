@@ -16,8 +16,9 @@ use crate::{PRODUCE, exec_server, loaf, log, supex, supr};
 pub(super) struct Scenario {
     /// What one repetition is.
     pub(super) name: &'static str,
-    /// Runs the program from its start to its end, with its files in the folder, and repeats the step.
-    pub(super) run: fn(program: &Path, folder: &Path, repetitions: u64) -> anyhow::Result<()>,
+    /// Runs the program from its start to its end, with its files in the folder, and repeats the step at least so often.
+    /// Returns how often it did.
+    pub(super) run: fn(program: &Path, folder: &Path, repetitions: u64) -> anyhow::Result<u64>,
     /// Whether the program is this one, with a part of parlor in it, and not parlor.
     pub(super) runs_this_program: bool,
 }
@@ -47,7 +48,7 @@ const BROADCAST_TO_1000: Scenario = Scenario {
     runs_this_program: false,
 };
 const MESSAGE: Scenario =
-    Scenario { name: "a supr message with its run of 9 events", run: messages, runs_this_program: false };
+    Scenario { name: "a supr message with its run", run: messages, runs_this_program: false };
 const PING: Scenario = Scenario { name: "a loaf ping", run: pings, runs_this_program: false };
 const OUTPUT: Scenario = Scenario {
     name: "a MiB of a process's output through the exec door",
@@ -57,11 +58,11 @@ const OUTPUT: Scenario = Scenario {
 const EVAL: Scenario = Scenario { name: "`eval_ruby \"1+1\"`", run: evals, runs_this_program: false };
 
 /// Appends events one after another, each in a transaction of its own.
-fn appends(program: &Path, folder: &Path, count: u64) -> anyhow::Result<()> {
+fn appends(program: &Path, folder: &Path, count: u64) -> anyhow::Result<u64> {
     let status =
         Command::new(program).arg(APPEND).arg(folder.join("home")).arg(count.to_string()).status()?;
     ensure!(status.success(), "{} {APPEND} failed: {status}", program.display());
-    Ok(())
+    Ok(count)
 }
 
 /// Appends `count` events to a session of a new log in `home`.
@@ -79,11 +80,11 @@ pub(crate) fn append_one_by_one(home: &Path, count: u64) -> anyhow::Result<()> {
 }
 
 /// One run with at least so many events, which this many clients watch.
-fn broadcast(program: &Path, folder: &Path, events: u64, watchers: usize) -> anyhow::Result<()> {
+fn broadcast(program: &Path, folder: &Path, events: u64, watchers: usize) -> anyhow::Result<u64> {
     supr::raise_file_limit()?;
-    // A message has two events; the run has some more, which drop out with the difference of two runs.
-    let steps =
-        "{ say = \"something of some length, as answers are\" }, ".repeat(usize::try_from(events)? / 2);
+    // A thought and the text after it have more than two events.
+    let pair = "{ think = \"a thought of some length\" }, { say = \"and what is said of it\" }, ";
+    let steps = pair.repeat(usize::try_from(events)? / 2);
     let script = format!("[otherwise]\nsteps = [ {steps} ]\n");
     on_runtime(async {
         let server = supr::Server::parlor(program, folder, &script)?;
@@ -97,15 +98,20 @@ fn broadcast(program: &Path, folder: &Path, events: u64, watchers: usize) -> any
         source.frame().await?;
         source.send_message("go").await?;
         while !source.frame().await?.contains("\"run.completed\"") {}
+        let mut frames = 0;
         for client in &mut clients {
-            while !client.frame().await?.contains("\"run.completed\"") {}
+            frames = 1;
+            while !client.frame().await?.contains("\"run.completed\"") {
+                frames += 1;
+            }
         }
-        server.end()
+        server.end()?;
+        Ok(frames)
     })
 }
 
 /// Messages one after another, each with a run that says one word.
-fn messages(program: &Path, folder: &Path, count: u64) -> anyhow::Result<()> {
+fn messages(program: &Path, folder: &Path, count: u64) -> anyhow::Result<u64> {
     on_runtime(async {
         let server = supr::Server::parlor(program, folder, "[otherwise]\nsteps = [ { say = \"yes\" } ]\n")?;
         let mut client = server.connect("?session_id=session").await?;
@@ -114,16 +120,18 @@ fn messages(program: &Path, folder: &Path, count: u64) -> anyhow::Result<()> {
             client.send_message("hello").await?;
             while !client.frame().await?.contains("\"run.completed\"") {}
         }
-        server.end()
+        server.end()?;
+        Ok(count)
     })
 }
 
-fn pings(program: &Path, folder: &Path, count: u64) -> anyhow::Result<()> {
-    loaf::ask_pings(program, folder, count)
+fn pings(program: &Path, folder: &Path, count: u64) -> anyhow::Result<u64> {
+    loaf::ask_pings(program, folder, count)?;
+    Ok(count)
 }
 
 /// A process that writes `mebibytes`.
-fn output(program: &Path, _folder: &Path, mebibytes: u64) -> anyhow::Result<()> {
+fn output(program: &Path, _folder: &Path, mebibytes: u64) -> anyhow::Result<u64> {
     let program = Program { path: program.to_path_buf(), args: &["stdio", "exec"], dialect: Dialect::V0 };
     let this_program = std::env::current_exe()?;
     let this_program = this_program.to_str().context("the path of this program is not UTF-8")?;
@@ -131,11 +139,13 @@ fn output(program: &Path, _folder: &Path, mebibytes: u64) -> anyhow::Result<()> 
     let mut server = exec_server::Server::start(&program)?;
     let read = server.run(&[this_program, PRODUCE, &bytes.to_string()])?;
     ensure!(read as u64 == bytes, "{read} bytes arrived, not {bytes}");
-    server.end()
+    server.end()?;
+    Ok(mebibytes)
 }
 
-fn evals(program: &Path, folder: &Path, count: u64) -> anyhow::Result<()> {
-    supex::ask_evals(program, folder, count)
+fn evals(program: &Path, folder: &Path, count: u64) -> anyhow::Result<u64> {
+    supex::ask_evals(program, folder, count)?;
+    Ok(count)
 }
 
 fn on_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

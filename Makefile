@@ -96,11 +96,11 @@ profile: ## count instructions in fixed scenarios with valgrind; writes bench/PR
 
 profile-check: ## compare three of these counts, of the unoptimised program, with bench/profile-check.txt
 	cargo build --quiet -p parlor -p parlor-bench
-	@target/debug/parlor-bench profile-check target/debug/parlor bench/profile-check.txt
+	@VALGRIND="$$(scripts/valgrind.sh)" target/debug/parlor-bench profile-check target/debug/parlor bench/profile-check.txt
 
 profile-record: ## store these three counts
 	cargo build --quiet -p parlor -p parlor-bench
-	@target/debug/parlor-bench profile-record target/debug/parlor bench/profile-check.txt
+	@VALGRIND="$$(scripts/valgrind.sh)" target/debug/parlor-bench profile-record target/debug/parlor bench/profile-check.txt
 
 scale: ## measure what an event and a node cost the database, and write the model of many nodes: bench/scale.md and its plot
 	cargo build --release --quiet -p parlor-bench

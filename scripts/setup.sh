@@ -12,8 +12,6 @@ command -v ruby >/dev/null || missing+=(ruby)
 command -v npm >/dev/null || missing+=(nodejs npm)
 command -v dbus-daemon >/dev/null || missing+=(dbus)
 command -v gnome-keyring-daemon >/dev/null || missing+=(gnome-keyring)
-# Counts instructions for `make profile-check`.
-command -v valgrind >/dev/null || missing+=(valgrind)
 command -v openssl >/dev/null || missing+=(openssl)
 # The commands of the documentation use these.
 command -v curl >/dev/null || missing+=(curl)
@@ -55,6 +53,9 @@ for proxy in nginx caddy; do
     rm target/proxies/"$proxy"_*.deb
   fi
 done
+
+# Counts instructions for `make profile-check`.
+scripts/valgrind.sh >/dev/null
 
 for tool in cargo-fuzz@0.13.2 cargo-deny@0.20.2; do
   name=${tool%@*}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of a valgrind that can run `parlor serve`, which needs the system call openat2: the installed one if it is
-# 3.22 or later, else Debian's, unpacked into target/valgrind.
+# Prints the path of a valgrind that knows the system calls that parlor needs, such as openat2: the installed one if it is 3.22
+# or later, else Debian's, unpacked into target/valgrind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

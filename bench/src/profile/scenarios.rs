@@ -33,8 +33,7 @@ pub(super) static ALL: [(Scenario, Repetitions); 6] = [
     (EVAL, Repetitions { few: 10, many: 510 }),
 ];
 
-/// The scenarios that are compared with stored counts in `make test`: cheap ones, that run with any valgrind. One before 3.22
-/// does not know openat2, without which `parlor serve` does not start.
+/// The scenarios that are compared with stored counts in `make test`: cheap ones.
 pub(super) static CHEAP: [(Scenario, Repetitions); 3] = [
     (APPENDS, Repetitions { few: 50, many: 550 }),
     (PING, Repetitions { few: 100, many: 1100 }),

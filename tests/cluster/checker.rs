@@ -192,9 +192,8 @@ struct Run {
 fn runs_by_input(history: &[SeenEvent]) -> BTreeMap<&str, Run> {
     let ends = history.iter().filter(|event| event.kind == EventKind::Ended);
     let ends: BTreeMap<&str, i64> = ends.map(|event| (event.run.as_str(), event.at)).collect();
-    let run = |event: &'_ SeenEvent| match ends.get(event.run.as_str()) {
-        Some(ended) => Some(Run { started: event.at, ended: *ended }),
-        None => None,
+    let run = |event: &SeenEvent| {
+        ends.get(event.run.as_str()).map(|ended| Run { started: event.at, ended: *ended })
     };
     let starts = history.iter().filter_map(|event| match &event.kind {
         EventKind::Started { input } => Some((input.as_str(), run(event)?)),
@@ -371,11 +370,14 @@ mod tests {
         assert_eq!(found(&[effect("k9", "n", 9_500)], &[]), "");
         // A node that is paused stops its tools when it goes on.
         let pause = fault(FaultKind::Paused, 2_000, 12_000);
-        assert!(!found(&[effect("k1", "n", 14_900)], &[pause.clone()]).contains("after the end"));
-        assert!(found(&[effect("k1", "n", 15_100)], &[pause.clone()]).contains("after the end"));
+        assert!(!found(&[effect("k1", "n", 14_900)], std::slice::from_ref(&pause)).contains("after the end"));
+        assert!(found(&[effect("k1", "n", 15_100)], std::slice::from_ref(&pause)).contains("after the end"));
         assert!(found(&[effect("k1", "m", 14_900)], &[pause]).contains("after the end"));
         let cut = fault(FaultKind::CutOff, 2_000, 7_500);
-        assert_eq!(found(&[effect("k1", "n", 4_900), effect("k1", "n", 7_600)], &[cut.clone()]), "");
+        assert_eq!(
+            found(&[effect("k1", "n", 4_900), effect("k1", "n", 7_600)], std::slice::from_ref(&cut)),
+            ""
+        );
         assert!(
             found(&[effect("k1", "n", 6_100)], &[cut]).contains("4100 ms after its node n lost the database")
         );
@@ -389,9 +391,9 @@ mod tests {
             recording(events)
         };
         let killed = fault(FaultKind::Killed, 2_000, 3_000);
-        assert_eq!(violations(&session(9_000), &[killed.clone()]), [""; 0]);
-        assert_eq!(takeovers(&session(9_000), &[killed.clone()])[0].time, 7_000);
-        let late = violations(&session(12_100), &[killed.clone()]).join("\n");
+        assert_eq!(violations(&session(9_000), std::slice::from_ref(&killed)), [""; 0]);
+        assert_eq!(takeovers(&session(9_000), std::slice::from_ref(&killed))[0].time, 7_000);
+        let late = violations(&session(12_100), std::slice::from_ref(&killed)).join("\n");
         assert!(late.contains("left by node n and ended 10100 ms later"), "{late}");
         // Something else may have prevented it, the run was elsewhere, had ended before, or the node may have kept it.
         for other in [

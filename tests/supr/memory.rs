@@ -59,6 +59,7 @@ impl Memory {
             folder: case.tmp.clone(),
             clock,
             ids,
+            frames: Arc::default(),
         };
         let connection = Connection::open(&sessions, with_query(&params, &case.args)?);
         Ok(Self { sessions, params, connection })

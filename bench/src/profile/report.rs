@@ -39,9 +39,8 @@ pub(crate) fn page(parlor: &Path, folder: &Path, before: &str) -> anyhow::Result
     for cost in &costs {
         add_hottest(&mut page, cost)?;
     }
-    if let Some(at) = before.find(NOTES) {
-        page.push('\n');
-        page.push_str(&before[at..]);
+    if let Some((_, notes)) = before.split_once(NOTES) {
+        write!(page, "\n{NOTES}{notes}")?;
     }
     Ok(page)
 }

@@ -10,7 +10,7 @@ use super::Finding;
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::mcp::servers::check_all;
-use crate::rules::project_servers;
+use crate::rules::{ProjectServers, project_servers};
 
 const CHECK: &str = "mcp server";
 
@@ -46,9 +46,9 @@ pub(super) fn check(home: &Path, environment: &Environment, starts: bool) -> Vec
 
 /// The servers of the project's own file, which only a session starts: it has a sandbox for them.
 fn project_finding(home: &Home, environment: &Environment) -> Option<Finding> {
-    let (root, found) = project_servers(home, environment)?;
+    let ProjectServers { root, judged } = project_servers(home, environment)?;
     let path = visible(&root.join(PROJECT_MCP_FILE).display().to_string());
-    Some(match found {
+    Some(match judged {
         Err(reason) => {
             Finding::warning(CHECK, format!("{path}: {reason}"), "correct the file, or remove it".to_owned())
         }

@@ -17,7 +17,7 @@ use super::login::{self, LoginOptions};
 use crate::console::Console;
 use crate::environment::Environment;
 use crate::home::Home;
-use crate::rules::project_servers;
+use crate::rules::{ProjectServers, project_servers};
 use crate::settings::{Config, FILE};
 
 /// The arguments of `parlor mcp`.
@@ -100,9 +100,9 @@ pub(crate) fn list_servers(
         let line = format!("{name}  {}{disabled}", server.summary());
         writeln!(out, "{}", home.redaction().redact(&line))?;
     }
-    let Some((root, found)) = project else { return Ok(()) };
+    let Some(ProjectServers { root, judged }) = project else { return Ok(()) };
     let path = visible(&root.join(PROJECT_MCP_FILE).display().to_string());
-    let (file, verdict) = match found {
+    let (file, verdict) = match judged {
         Ok(found) => found,
         Err(reason) => {
             writeln!(out, "{path}: {reason}")?;

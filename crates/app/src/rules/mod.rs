@@ -104,17 +104,22 @@ fn servers_rule(file: &ProjectMcpFile) -> PolicyRule {
     }
 }
 
-/// The project of the working folder with its file of MCP servers, if it has one, and what the rules say about them.
-pub(crate) fn project_servers(
-    home: &Home,
-    environment: &Environment,
-) -> Option<(PathBuf, Result<(ProjectMcpFile, Verdict), String>)> {
+/// The MCP servers that the project of the working folder brings.
+pub(crate) struct ProjectServers {
+    /// The project's folder.
+    pub(crate) root: PathBuf,
+    /// The project's file and what the rules say about it, or why it cannot be used.
+    pub(crate) judged: Result<(ProjectMcpFile, Verdict), String>,
+}
+
+/// The servers of the project of the working folder, if it has a file of them.
+pub(crate) fn project_servers(home: &Home, environment: &Environment) -> Option<ProjectServers> {
     let folder = std::env::current_dir().ok()?.canonicalize().ok()?;
     let user_home = environment.user_home.as_deref().map(Path::new);
     let root = project_root(&folder, user_home);
     let file = match home.project_mcp_servers(environment).read(&root) {
         Ok(file) => file?,
-        Err(reason) => return Some((root, Err(reason))),
+        Err(reason) => return Some(ProjectServers { root, judged: Err(reason) }),
     };
     let judge = || -> Result<Verdict, String> {
         let (settings, rules) =
@@ -124,7 +129,7 @@ pub(crate) fn project_servers(
         Ok(policy.project_servers_trust(&root, file.digest(), &rules.remembered(&root)?))
     };
     let judged = judge().map(|verdict| (file, verdict));
-    Some((root, judged))
+    Some(ProjectServers { root, judged })
 }
 
 fn line(rule: &RememberedRule) -> anyhow::Result<String> {

@@ -206,7 +206,15 @@ fn connections_share_the_frames_that_are_the_same_for_both() {
     let events = [
         started(None),
         run_event(2, RunEvent::Tool(ToolEvent::Called { step, call: call.clone(), tool, input })),
-        run_event(3, RunEvent::Tool(ToolEvent::Completed { call, output: output.clone(), duration_ms: 1 })),
+        run_event(
+            3,
+            RunEvent::Tool(ToolEvent::Completed {
+                call,
+                output: output.clone(),
+                details: None,
+                duration_ms: 1,
+            }),
+        ),
         run_event(4, RunEvent::Message(MessageEvent::Started { message: message.clone() })),
         run_event(5, RunEvent::Message(MessageEvent::Completed { message, text: output, media: Vec::new() })),
     ];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parlor_vocab::SessionId;
 
 /// The right to write a session while this value exists. Dropping it releases the session; when the process dies, other
-/// processes can take the session over.
+/// processes can take the session over. On a log that nodes share, they then look whether the session has work left.
 ///
 /// A lease can be lost: if its session is deleted, if somebody removes the lock file of this process, or if this process
 /// could not reach a shared log for too long. The log checks the lease at every write and refuses a lost one.

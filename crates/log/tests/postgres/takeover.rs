@@ -207,7 +207,7 @@ async fn a_failed_release_is_tried_again() {
         let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
                 $$ BEGIN PERFORM nextval('refusals'); RAISE EXCEPTION 'refused'; END $$;
             CREATE SEQUENCE refusals;
-            CREATE TRIGGER refuse BEFORE DELETE ON leases FOR EACH STATEMENT EXECUTE FUNCTION refuse()";
+            CREATE TRIGGER refuse BEFORE UPDATE ON leases FOR EACH STATEMENT EXECUTE FUNCTION refuse()";
         database.server.execute(&database.name, refuse).await;
         drop(lease);
         let client = database.server.client(&database.name).await;

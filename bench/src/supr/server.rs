@@ -58,7 +58,10 @@ impl Server {
     ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&parent)?;
         let home = tempfile::tempdir_in(&parent)?;
-        let settings = format!("{agents}[channels.supr]\ntoken = \"{TOKEN}\"\nmax_connections = 20000\n");
+        // Clients that read nothing for a while are not lost: under valgrind, a thousand handshakes take minutes.
+        let patience = "ping_interval = 600\nread_timeout = 1200\nwrite_timeout = 600\n";
+        let settings =
+            format!("{agents}[channels.supr]\ntoken = \"{TOKEN}\"\nmax_connections = 20000\n{patience}");
         std::fs::write(home.path().join("parlor.toml"), settings)?;
         std::fs::write(home.path().join("script.toml"), script)?;
         let mut child = Command::new(program)

@@ -60,7 +60,7 @@ pub(crate) struct Figures {
 
 /// Measures parlor and the other agents in turns. The first of the figures are parlor's.
 pub(crate) fn measure(parlor: &Path, opencode: &Path, gemini: &Path) -> anyhow::Result<Vec<Figures>> {
-    let agent = |name: &str, program: &Path, args, counting| Agent {
+    let agent = |name: &str, program: &Path, args: &'static [&'static str], counting: Counting| Agent {
         name: name.to_owned(),
         program: program.to_owned(),
         args,

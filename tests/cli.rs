@@ -567,7 +567,7 @@ fn the_verbose_version_names_formats_and_protocols() {
     let verbose = home.prints(&["--version", "--verbose"]);
     assert_eq!(home.prints(&["version", "--verbose"]), verbose);
     assert!(
-        verbose.starts_with(&short) && verbose.contains("\nformats   database 4; events 2; backup 1\n"),
+        verbose.starts_with(&short) && verbose.contains("\nformats   database 5; events 2; backup 1\n"),
         "{verbose}"
     );
     let versions = home.json(&["version", "--json"]).remove(0);

@@ -62,7 +62,8 @@ async fn in_a_sandbox_code_works_in_the_project_and_does_not_leave_it() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("a port").port();
     for attempt in [
-        "File.read('../secret')".to_owned(),
+        // A hidden file is an empty one.
+        "File.read('../secret').include?('hidden') or raise 'nothing'".to_owned(),
         "File.write('../made', 'x')".to_owned(),
         "File.symlink('..', 'up'); File.write('up/made', 'x')".to_owned(),
         format!("require 'socket'; TCPSocket.new('127.0.0.1', {port})"),

@@ -232,18 +232,19 @@ up = os.open('..', os.O_RDONLY); os.open('notes', os.O_WRONLY, dir_fd=up); print
     creates(
         "a folder that changes into a link between check and use",
         "python3 -c \"
-import os, threading
+import os, shutil, threading
 stop = []
 def swap():
     while not stop:
         try: os.mkdir('s'); os.rmdir('s'); os.symlink('{home}', 's'); os.unlink('s')
-        except OSError: pass
+        except OSError: shutil.rmtree('s', True)
 swapper = threading.Thread(target=swap); swapper.start()
 for i in range(3000):
     try: os.close(os.open('s/swapped', os.O_CREAT | os.O_WRONLY))
     except OSError: pass
 stop.append(1); swapper.join()
 if os.path.islink('s'): os.unlink('s')
+shutil.rmtree('s', True)
 os.symlink('{home}', 's'); open('s/swapped', 'w')\"; rm -f s",
         "{home}/swapped",
     ),

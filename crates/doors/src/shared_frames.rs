@@ -91,6 +91,12 @@ mod tests {
         Arc::new(Entry { seq: Seq(1), id, at: Timestamp(0), event: SessionEvent::Cleared })
     }
 
+    /// How many frames are kept, and their bytes.
+    fn kept(frames: &SharedFrames) -> (usize, usize) {
+        let kept = frames.lock();
+        (kept.frames.len(), kept.bytes)
+    }
+
     #[test]
     fn a_frame_is_made_once_for_each_event_and_variant() {
         let frames = SharedFrames::default();
@@ -110,12 +116,12 @@ mod tests {
         for _ in 0..2 * MAX_SHARED_FRAMES {
             frames.get_or_make(&entry(), 0, || vec![b'x']);
         }
-        assert_eq!((frames.lock().frames.len(), frames.lock().bytes), (MAX_SHARED_FRAMES, MAX_SHARED_FRAMES));
+        assert_eq!(kept(&frames), (MAX_SHARED_FRAMES, MAX_SHARED_FRAMES));
         let large = entry();
         frames.get_or_make(&large, 0, || vec![b'x'; MAX_SHARED_BYTES]);
-        assert_eq!((frames.lock().frames.len(), frames.lock().bytes), (1, MAX_SHARED_BYTES));
+        assert_eq!(kept(&frames), (1, MAX_SHARED_BYTES));
         frames.get_or_make(&entry(), 0, || vec![b'x'; MAX_SHARED_BYTES + 1]);
-        assert_eq!((frames.lock().frames.len(), frames.lock().bytes), (0, 0));
+        assert_eq!(kept(&frames), (0, 0));
         assert_eq!(Arc::strong_count(&large), 1);
     }
 }

@@ -54,8 +54,7 @@ pub use executor::{
 pub use mapped_code::unmap_code;
 pub use oom::{CHILD_OOM_SCORE, prepare_child_oom_score};
 pub use process::{
-    Process, RetainedOutput, spawn, spawn_in, spawn_sequenced, spawn_sequenced_in, spawn_unconfined,
-    spawn_with_socket,
+    Process, spawn, spawn_in, spawn_sequenced, spawn_sequenced_in, spawn_unconfined, spawn_with_socket,
 };
 pub use program::{DEFAULT_PATH, find_program};
 pub use public_address::is_public_address;
@@ -65,7 +64,7 @@ pub use sandbox::{
     Sandbox, SandboxNetwork, SandboxSupport, sandbox_support,
 };
 pub use stdin::{WriteError, WriteId, WriteStatus};
-pub use tail::{MAX_RETAINED_RUNS, OutputChunk};
+pub use tail::{MAX_RETAINED_RUNS, OutputChunk, RetainedOutput};
 pub use terminal::TerminalDimensions;
 pub use terminals::{
     MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TERMINAL_INPUT_BYTES, TerminalEvent, TerminalInfo,

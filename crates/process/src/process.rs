@@ -25,7 +25,7 @@ use crate::program::Program;
 use crate::sandbox::{DiskWatch, Disks, Guard, NamespaceHolder, Plan, ProxyTask, Sandbox};
 use crate::stdin::{Queue, WriteError, WriteId, WriteStatus};
 use crate::supervise::{ExitReport, Supervisor, is_alive};
-use crate::tail::{OutputChunk, Tail};
+use crate::tail::{RetainedOutput, Tail};
 use crate::terminal::{self, TerminalDimensions};
 use crate::{MAX_RETAINED_BYTES, ProcessNumber, ProcessReport, STDIN_BACKLOG_BYTES, SpawnError};
 
@@ -273,38 +273,13 @@ impl Process {
 
     /// The retained output of all streams, for readers that poll it; usable after the exit too.
     pub fn retained_output(&self) -> RetainedOutput {
-        RetainedOutput(Arc::clone(&self.tail))
+        RetainedOutput::new(Arc::clone(&self.tail))
     }
 
     /// Waits until the process and its supervisor task have ended.
     pub async fn gone(self) {
         // An error means that the runtime is shutting down.
         let _ = self.task.await;
-    }
-}
-
-/// The retained output of all streams of a process. An offset counts the bytes of all streams, in the order in which
-/// [`ChildEvent::Output`](crate::ChildEvent::Output) reports them.
-#[derive(Clone, Debug)]
-pub struct RetainedOutput(Arc<Mutex<Tail>>);
-
-impl RetainedOutput {
-    /// The offset of the first retained byte that is not before `offset`; the end of the output if there is none.
-    pub fn first_offset(&self, offset: u64) -> u64 {
-        self.tail().first_offset(offset)
-    }
-
-    /// Returns the output from `offset` on, and moves the offset to the end. Output that is not retained any more is
-    /// missing between two chunks, or before the first one.
-    pub fn read_since(&self, offset: &mut u64) -> Vec<OutputChunk> {
-        let tail = self.tail();
-        let chunks = tail.since(*offset);
-        *offset = tail.end();
-        chunks
-    }
-
-    fn tail(&self) -> MutexGuard<'_, Tail> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

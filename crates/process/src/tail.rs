@@ -4,6 +4,7 @@
 //! own limit, so that a stream with much output does not displace another one. The kept output may therefore have gaps.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_vocab::OutputStream;
 
@@ -18,6 +19,35 @@ pub struct OutputChunk {
     pub offset: u64,
     /// The bytes; never empty.
     pub bytes: Vec<u8>,
+}
+
+/// The retained output of all streams of a process. An offset counts the bytes of all streams, in the order in which
+/// [`ChildEvent::Output`](crate::ChildEvent::Output) reports them.
+#[derive(Clone, Debug)]
+pub struct RetainedOutput(Arc<Mutex<Tail>>);
+
+impl RetainedOutput {
+    pub(crate) fn new(tail: Arc<Mutex<Tail>>) -> Self {
+        Self(tail)
+    }
+
+    /// The offset of the first retained byte that is not before `offset`; the end of the output if there is none.
+    pub fn first_offset(&self, offset: u64) -> u64 {
+        self.tail().first_offset(offset)
+    }
+
+    /// Returns the output from `offset` on, and moves the offset to the end. Output that is not retained any more is
+    /// missing between two chunks, or before the first one.
+    pub fn read_since(&self, offset: &mut u64) -> Vec<OutputChunk> {
+        let tail = self.tail();
+        let chunks = tail.since(*offset);
+        *offset = tail.end();
+        chunks
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Keeps the last `limit` bytes of each stream.

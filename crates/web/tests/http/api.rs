@@ -226,7 +226,7 @@ async fn the_mode_of_a_session_is_chosen_and_read() {
     );
     let chosen = server.request_with_body("PUT /api/sessions/c/mode", r#"{"mode":"read-only"}"#).await;
     assert_eq!(chosen.json(), json!({"mode": "read-only", "default": "workspace"}));
-    assert_eq!(server.request("GET /api/sessions/c/mode").await.json(), json!({"mode": "read-only"}));
+    assert_eq!(server.request("GET /api/sessions/c/mode").await.json(), chosen.json());
     for body in ["", "{}", r#"{"mode":"root"}"#, r#"["full"]"#] {
         let refused = server.request_with_body("PUT /api/sessions/c/mode", body).await;
         let expected = r#"the body is {"mode":"read-only"}, {"mode":"workspace"} or {"mode":"full"}"#;

@@ -93,6 +93,8 @@ async fn run(project: &Path, registry: &Registry, text: &str) -> (String, Vec<St
         ("PORT", registry.port.to_string()),
         ("CARGO_HOME", project.join("cargo-home").display().to_string()),
         ("npm_config_cache", "/tmp/npm".to_owned()),
+        // Every command would ask for a newer npm.
+        ("npm_config_update_notifier", "false".to_owned()),
     ];
     let env = inherited.chain(own.map(|(name, value)| (name.to_owned(), value))).collect();
     let start = StartProcess { env, folder: project.to_owned(), ..start };
@@ -153,7 +155,7 @@ printf '{"name":"tiny","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name
     let install = r#"
 echo '{"name":"user","version":"1.0.0","scripts":{"test":"node test.js"}}' > package.json
 echo 'console.log(require("tiny").two + 40)' > test.js
-npm install --registry "http://registry.test:$PORT/" --no-audit --no-fund --no-update-notifier --loglevel=error tiny
+npm install --registry "http://registry.test:$PORT/" --no-audit --no-fund --loglevel=error tiny
 npm test --silent
 "#;
     let (shown, asked) = run(project.path(), &registry, install).await;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the path of a valgrind that knows the system calls that parlor needs, such as openat2: the installed one if it is 3.22
-# or later, else Debian's, unpacked into target/valgrind.
+# or later, else that of Debian 13, unpacked into target/valgrind. Fails if neither can be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,18 +10,21 @@ if [ -n "$version" ] && [ "$(printf '%s\n' 3.22 "$version" | sort -V | head -n 1
   exit
 fi
 
-package=valgrind_3.24.0-3_amd64.deb
-sha256=0359e30820ccee7ee5c8d4c951ca276e3978b18f157d71bd77981de05b344907
-root=target/valgrind
-if [ ! -x $root/run ]; then
-  echo "valgrind: unpacking $package into $root" >&2
-  mkdir -p $root
-  curl --fail --silent --show-error --location --retry 3 --output $root/$package https://deb.debian.org/debian/pool/main/v/valgrind/$package
-  echo "$sha256  $root/$package" | sha256sum --check --quiet
-  dpkg-deb -x $root/$package $root
-  rm $root/$package
+root=$PWD/target/valgrind
+if [ ! -x "$root/run" ]; then
+  mkdir -p "$root/apt/lists/partial"
+  # The mirror that this machine uses already, with the suite of Debian 13 in place of its own.
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1)
+  echo "deb $mirror trixie main" >"$root/apt/sources.list"
+  options=(-o Dir::Etc::SourceList="$root/apt/sources.list" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$root/apt/lists"
+    -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root)
+  echo "valgrind: unpacking that of Debian 13 into target/valgrind" >&2
+  apt-get -qq "${options[@]}" update >&2
+  (cd "$root" && apt-get -qq "${options[@]}" download valgrind >&2)
+  dpkg-deb -x "$root"/valgrind_*.deb "$root"
+  rm -r "$root"/valgrind_*.deb "$root/apt"
   # Written last: a folder without it was never finished.
-  printf '#!/bin/sh\nVALGRIND_LIB="%s" exec "%s" "$@"\n' "$PWD/$root/usr/libexec/valgrind" "$PWD/$root/usr/bin/valgrind" >$root/run
-  chmod +x $root/run
+  printf '#!/bin/sh\nVALGRIND_LIB="%s" exec "%s" "$@"\n' "$root/usr/libexec/valgrind" "$root/usr/bin/valgrind" >"$root/run"
+  chmod +x "$root/run"
 fi
-echo "$PWD/$root/run"
+echo "$root/run"

@@ -65,7 +65,7 @@ soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, hundreds of 
 	PARLOR_SOAK=1 cargo test --release -p parlor-ruby --test storm
 
 mutants: ## show that the checker of the cluster's soak finds faults of the log (root; some minutes)
-	PARLOR_SOAK=1 cargo test -p parlor --test cluster soak::mutants -- --nocapture --test-threads=1
+	@scripts/mutants.sh
 
 peers: ## install published programs (long, once) and test parlor with them: synaps and its tests, codex, the MCP package, clients of ACP
 	@scripts/peers.sh

@@ -36,20 +36,13 @@ pub(super) struct Cluster {
     surroundings: Arc<Surroundings>,
     databases: Databases,
     servers: Vec<Server>,
-    /// Variables for all nodes, and for each.
-    variables: Vec<Vec<(String, String)>>,
     faults: Vec<Fault>,
     pub(super) count: usize,
 }
 
 impl Cluster {
-    pub(super) async fn start(
-        surroundings: Arc<Surroundings>,
-        databases: Databases,
-        variables: Vec<Vec<(String, String)>>,
-    ) -> Self {
-        let mut cluster =
-            Self { surroundings, databases, servers: Vec::new(), variables, faults: Vec::new(), count: 0 };
+    pub(super) async fn start(surroundings: Arc<Surroundings>, databases: Databases) -> Self {
+        let mut cluster = Self { surroundings, databases, servers: Vec::new(), faults: Vec::new(), count: 0 };
         for node in 0..NODES.len() {
             let server = cluster.serve(node).await;
             cluster.servers.push(server);
@@ -71,7 +64,6 @@ impl Cluster {
             let address = format!("{}:{HTTP_PORT}", NODES[node]);
             command.args(["serve", "--listen", &address, "--no-supex"]).current_dir(home.path());
             command.env("PARLOR_HOME", home.path()).env("SUPRCLAW_CHANNELS_SUPR_TOKEN", TOKEN);
-            command.envs(self.variables[node].iter().cloned());
             let mut command = self.surroundings.network.command_of(node, &command);
             let log =
                 std::fs::File::options().append(true).create(true).open(home.path().join("stderr")).unwrap();

@@ -42,8 +42,6 @@ struct Soak {
     sessions: u64,
     time: Duration,
     nemeses: &'static [Nemesis],
-    /// Variables for each node.
-    variables: Vec<Vec<(String, String)>>,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,28 +65,27 @@ async fn clients_see_every_promise_kept_whatever_fails() {
             Nemesis::LosePrimary,
             Nemesis::RestartAll,
         ],
-        variables: vec![Vec::new(); NODES.len()],
     };
     let found = run(network, soak).await;
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Each of these faults of the log breaks a promise, and the checker finds it. With `PARLOR_SOAK=1`, or `PARLOR_SOAK_SECONDS`.
-/// `crates/log/src/postgres/mutant.rs` says what they are; only debug builds have them.
+/// The checker finds faults of the log. `scripts/mutants.sh` builds programs with one fault each (`tests/cluster/mutants`) and
+/// sets `PARLOR_MUTANT` to its name; otherwise these tests do nothing.
 mod mutants {
-    use super::{Chance, Duration, NODES, Nemesis, Network, Soak, run, soak};
+    use super::{Chance, Duration, Nemesis, Network, Soak, run};
 
-    async fn is_found(name: &str, mutant: &str, nemeses: &'static [Nemesis], complaint: &[&str]) {
-        let seconds = std::env::var("PARLOR_SOAK_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-        let Some(seconds) = seconds.or_else(|| soak(None, Some(90))) else { return };
-        if !cfg!(debug_assertions) {
-            eprintln!("{name}: skipped, only debug builds have faults");
+    /// How long the nodes are disturbed.
+    const SECONDS: u64 = 90;
+
+    async fn is_found(mutant: &str, nemeses: &'static [Nemesis], complaint: &[&str]) {
+        if std::env::var("PARLOR_MUTANT").ok().as_deref() != Some(mutant) {
             return;
         }
-        let Some(network) = Network::enter(&format!("soak::mutants::{name}")) else { return };
-        let variables = vec![vec![("PARLOR_MUTANT".to_owned(), mutant.to_owned())]; NODES.len()];
-        let found =
-            run(network, Soak { sessions: 24, time: Duration::from_secs(seconds), nemeses, variables }).await;
+        let seconds = std::env::var("PARLOR_SOAK_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+        let time = Duration::from_secs(seconds.unwrap_or(SECONDS));
+        let Some(network) = Network::enter(&format!("soak::mutants::{mutant}")) else { return };
+        let found = run(network, Soak { sessions: 24, time, nemeses }).await;
         eprintln!("{mutant}: {} complaints, such as", found.len());
         let mut chance = Chance(0);
         for _ in 0..found.len().min(12) {
@@ -101,25 +98,18 @@ mod mutants {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_fencing() {
         let nemeses = &[Nemesis::PauseNode, Nemesis::CutDatabase];
-        is_found("no_fencing", "no-fencing", nemeses, &["went on after its end", "and ended 2 times"]).await;
+        is_found("no_fencing", nemeses, &["went on after its end", "and ended 2 times"]).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_token_proof() {
         let nemeses = &[Nemesis::PauseNode, Nemesis::CutDatabase];
-        is_found(
-            "no_token_proof",
-            "no-token-proof",
-            nemeses,
-            &["lost the database", "after the end of its run"],
-        )
-        .await;
+        is_found("no_token_proof", nemeses, &["lost the database", "after the end of its run"]).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn heartbeats_by_the_clock_of_the_node() {
-        let name = "heartbeats_by_the_clock_of_the_node";
-        is_found(name, "own-clock", &[Nemesis::KillNode, Nemesis::PauseNode], &["and ended"]).await;
+    async fn own_clock() {
+        is_found("own_clock", &[Nemesis::KillNode, Nemesis::PauseNode], &["and ended"]).await;
     }
 }
 
@@ -130,7 +120,7 @@ async fn run(network: Network, soak: Soak) -> Vec<String> {
     std::fs::create_dir(homes[0].path().join("effects")).unwrap();
     let end = Instant::now() + soak.time;
     let surroundings = Arc::new(Surroundings { network, homes, end });
-    let mut cluster = Cluster::start(Arc::clone(&surroundings), databases, soak.variables).await;
+    let mut cluster = Cluster::start(Arc::clone(&surroundings), databases).await;
     let drivers = (0..soak.sessions).map(|number| {
         let mix = match number % 6 {
             4 => Mix::SuprAndLoaf,

@@ -17,7 +17,6 @@ use tokio_postgres::types::ToSql;
 use super::append::{Append, Change, ChangeKind, WriteOrigin, usage_numbers};
 use super::connect::Connection;
 use super::db_error::DbError;
-use super::mutant::mutant;
 use super::request::EncodedEntry;
 use super::wake;
 use crate::UsageLine;
@@ -201,7 +200,7 @@ impl<'p> Statement<'p> {
             SELECT l.session FROM unnest(?::bytea[], ?::bigint[]) AS a (session, token)
             JOIN leases AS l ON l.session = a.session AND l.token = a.token
             ORDER BY l.session FOR SHARE OF l)";
-        self.add(&mutant().append_sql(text), &[&group.leases.0, &group.leases.1]);
+        self.add(text, &[&group.leases.0, &group.leases.1]);
     }
 
     fn add_records(&mut self, group: &'p Group<'_>) {

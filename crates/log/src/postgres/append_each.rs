@@ -8,7 +8,6 @@ use tokio_postgres::types::ToSql;
 use super::append::{Append, Change, ChangeKind, ChangeOutcome, WriteOrigin, usage_numbers};
 use super::connect::Connection;
 use super::db_error::DbError;
-use super::mutant::mutant;
 use super::request::EncodedEntry;
 use super::wake;
 use crate::media::media_of;
@@ -73,7 +72,7 @@ pub(super) async fn write_each(
         &origin.channel,
         &incarnation,
     ];
-    let rows = connection.query(&mutant().append_sql(WRITE_EACH), &parameters).await?;
+    let rows = connection.query(WRITE_EACH, &parameters).await?;
     let outcomes = rows.iter().zip(changes).map(|(row, change)| {
         let is_append = matches!(change.kind, ChangeKind::Append(_));
         match (row.try_get(0)?, row.try_get(1)?) {

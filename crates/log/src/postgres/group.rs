@@ -13,7 +13,6 @@ use super::append::{Append, Change, ChangeKind, ChangeOutcome, SentAppend, find_
 use super::append_all::write_all;
 use super::append_each::write_each;
 use super::db_error::{DbError, describe};
-use super::mutant::mutant;
 use super::queue::Job;
 use super::request::{StoredValueError, WriteReply, WriteRequest, record_columns, record_from};
 use super::writer::{Failures, MAX_ROLLBACKS, Replies, Writer};
@@ -234,7 +233,7 @@ impl Writer<'_> {
         }
         let record = self.records.get(session, token).expect("`load_records` has cached it");
         match request {
-            WriteRequest::Append { after, .. } if record.head != *after && mutant().compares_heads() => {
+            WriteRequest::Append { after, .. } if record.head != *after => {
                 Err(Err(LogError::Conflict { head: record.head }))
             }
             WriteRequest::Append { after, new, .. } if new.is_empty() => {

@@ -15,7 +15,6 @@ mod db_error;
 mod group;
 mod leases;
 mod media;
-mod mutant;
 mod node;
 mod queue;
 mod read;

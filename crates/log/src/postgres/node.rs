@@ -16,7 +16,6 @@ use tokio_postgres::types::ToSql;
 use super::connect::{Backoff, Connection, Connector};
 use super::db_error::{DbError, describe};
 use super::leases::random_number;
-use super::mutant::mutant;
 use super::{PostgresOptions, Shared};
 use crate::lease::Token;
 use crate::{Announcement, LogError};
@@ -127,7 +126,7 @@ impl Shared {
     /// than the limit.
     pub(super) fn incarnation(&self) -> Option<i64> {
         let (incarnation, renewed) = self.membership.incarnation()?;
-        if renewed.elapsed() < self.options.renew_limit || !mutant().gives_up() {
+        if renewed.elapsed() < self.options.renew_limit {
             return Some(incarnation);
         }
         self.give_up("no heartbeat succeeded in time");
@@ -194,7 +193,7 @@ pub(super) async fn renew(
 ) -> Result<bool, DbError> {
     let (address, version) = announced(announcement);
     let parameters = [&incarnation as _, &address as _, &version as _, &lease_wait.as_secs_f64() as _];
-    connection.query(&mutant().heartbeat_sql(RENEW), &parameters).await.map(|rows| !rows.is_empty())
+    connection.query(RENEW, &parameters).await.map(|rows| !rows.is_empty())
 }
 
 /// Sends heartbeats until the log is closed.
@@ -286,7 +285,7 @@ async fn beat_once(
     match incarnation {
         Some(incarnation) => {
             let renewed = renew(connection, incarnation, announcement, shared.options.lease_wait).await?;
-            Ok(if renewed || !mutant().gives_up() { Beat::Renewed } else { Beat::Expired })
+            Ok(if renewed { Beat::Renewed } else { Beat::Expired })
         }
         None => {
             register(connection, &shared.options, announcement, last_incarnation).await.map(Beat::Registered)

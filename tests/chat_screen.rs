@@ -13,6 +13,7 @@ mod terminal;
 
 use api_format::ApiFormat;
 use home::{Home, PARLOR};
+use parlor_testkit::folder_outside_tmp;
 use scripted_server::{Reply, ScriptedServer};
 use terminal::{ENTER, Terminal};
 
@@ -215,7 +216,7 @@ async fn a_command_that_the_sandbox_made_fail_is_offered_once_more() {
     let home = Home::new();
     home.configure("parlor.toml", "[policy]\nenforce_all = true\n");
     // Not in /tmp, which is private in a sandbox.
-    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let outside = folder_outside_tmp(env!("CARGO_TARGET_TMPDIR"));
     let made = outside.path().join("made");
     let mut chat = Chat::start_with(&home, &[], &[], 200, 50);
     chat.wait_for(READY).await;

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use home::Home;
+use parlor_testkit::folder_outside_tmp;
 
 /// A state folder with a script agent that carries out `steps` under the policy.
 fn scripted(policy: &str, steps: &[String]) -> Home {
@@ -53,7 +54,7 @@ fn file_tools_do_not_change_what_the_sandbox_protects() {
 fn ruby_runs_in_the_sandbox_of_its_run() {
     let ruby = |code: &str| format!("{{ tool = \"ruby\", args = {{ code = '{code}' }} }}");
     // Not in /tmp, which is private in a sandbox.
-    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let outside = folder_outside_tmp(env!("CARGO_TARGET_TMPDIR"));
     let made = outside.path().join("made");
     let steps = [
         ruby("$kept = $kept.to_i + 1"),

@@ -4,6 +4,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use parlor_testkit::folder_outside_tmp;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -291,7 +292,7 @@ async fn sandboxed(program: &str, args: &[&str], home: &std::path::Path) -> Vec<
 #[ignore = "needs the peers: make peers"]
 async fn parlor_reports_what_a_sandbox_stops_as_codex_exec_server_does() {
     // Not in the folder for temporary files, which the sandbox lets be written.
-    let folder = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let folder = || folder_outside_tmp(env!("CARGO_TARGET_TMPDIR"));
     let (parlor_home, codex_home) = (folder(), folder());
     let codex = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/bin/codex");
     let expected = sandboxed(codex, &["exec-server", "--listen", "stdio"], codex_home.path()).await;

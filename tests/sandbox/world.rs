@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use parlor_testkit::{copy_executable, folder_outside_tmp};
+
 pub(crate) const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// Files with secrets, in a home folder.
@@ -49,8 +51,9 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         // Not in /tmp, which is private in a sandbox.
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let folder = folder_outside_tmp(env!("CARGO_TARGET_TMPDIR"));
         let root = folder.path();
+        copy_executable(attempt_program(), &root.join("attempt"));
         for name in SECRETS.iter().map(|secret| format!("home/{secret}")).chain(["home/notes".to_owned()]) {
             let file = root.join(name);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -103,7 +106,7 @@ impl World {
             ("{home}", path(self.home())),
             ("{project}", path(self.project())),
             ("{state}", path(self.home().join("state"))),
-            ("{attempt}", path(attempt_program().to_path_buf())),
+            ("{attempt}", path(self.folder.path().join("attempt"))),
             ("{victim}", self.victim.id().to_string()),
             ("{parent}", std::process::id().to_string()),
             ("{mark}", self.mark.clone()),

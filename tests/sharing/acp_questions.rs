@@ -1,5 +1,6 @@
 //! An editor is asked whether a command that the sandbox made fail may run once more without it.
 
+use parlor_testkit::folder_outside_tmp;
 use serde_json::{Value, json};
 
 use crate::acp::Acp;
@@ -8,7 +9,7 @@ use crate::home::Home;
 
 /// A folder that the sandbox of a session does not let a command write. Not in `/tmp`, which is private in a sandbox.
 fn outside() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+    folder_outside_tmp(env!("CARGO_TARGET_TMPDIR"))
 }
 
 /// An editor whose local agent is under the policy.

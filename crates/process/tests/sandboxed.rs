@@ -12,6 +12,7 @@ use parlor_process::{
     ProcessNumber, ProxyAddresses, ProxyDecision, ProxyRules, Sandbox, SandboxNetwork, SpawnError,
     TERMINATE_GRACE, spawn_in,
 };
+use parlor_testkit::folder_outside_tmp;
 use parlor_vocab::{PolicyMode, ProcessExit, StartProcess};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -118,7 +119,7 @@ async fn a_temp_folder_is_shared_by_children_and_seen_by_nobody_else() {
 async fn paths_have_the_rights_of_the_nearest_folder() {
     let mut project = Project::new();
     // Not in /tmp, which is private in a sandbox.
-    let other = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let other = folder_outside_tmp(env!("CARGO_TARGET_TMPDIR"));
     for name in ["open/locked", "secret/public"] {
         std::fs::create_dir_all(other.path().join(name)).unwrap();
         std::fs::write(other.path().join(name).join("file"), "text\n").unwrap();

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use parlor_testkit::folder_outside_tmp;
 use parlor_tools::{RubyTool, Sandbox, Tool, ToolContext};
 use parlor_vocab::PolicyMode;
 
@@ -37,7 +38,7 @@ async fn printed_output_precedes_the_value_and_definitions_stay() {
 
 /// A project and a secret beside it. Not in `/tmp`, which is private in a sandbox.
 fn project() -> (tempfile::TempDir, ToolContext) {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = folder_outside_tmp(env!("CARGO_TARGET_TMPDIR"));
     let root = folder.path().canonicalize().expect("it exists");
     std::fs::create_dir(root.join("project")).expect("a folder");
     std::fs::write(root.join("secret"), "hidden").expect("a file");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use common::{Fixture, TEST_TIMEOUT, is_running, number, wait_for_end};
 use parlor_process::Sandbox;
+use parlor_testkit::folder_outside_tmp;
 use parlor_tools::{COMMAND_BYTES, PROGRESS_BYTES, SHELL_OUTPUT_BYTES, ShellTool, Toolbox, progress};
 use parlor_vocab::{FailureCode, PolicyMode};
 use serde_json::json;
@@ -218,7 +219,7 @@ async fn invalid_utf8_in_output_becomes_replacement_characters() {
 #[tokio::test]
 async fn commands_run_in_the_sandbox_of_the_context() {
     let mut fixture = Fixture::new();
-    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = folder_outside_tmp(env!("CARGO_TARGET_TMPDIR"));
     let sandbox = Sandbox::new(PolicyMode::Workspace, fixture.inside(""), Some(home.path()));
     fixture.context.sandbox = Some(Arc::new(sandbox));
     let outside = home.path().join("file");

@@ -8,6 +8,7 @@ use parlor_engine::policy::{PolicySettings, ProjectPolicy, Rule, RuleSource, Whe
 use parlor_engine::{MAX_HOST_QUESTIONS, ProjectPolicies, SessionUpdate, Sessions};
 use parlor_log::{MemoryLog, SystemClock};
 use parlor_model::LocalAgent;
+use parlor_testkit::folder_outside_tmp;
 use parlor_vocab::{
     NewSession, PolicyRule, Question, QuestionAnswer, QuestionEvent, QuestionKind, QuestionOutcome,
     RuleAction, RunEvent, RunId, Seq, SessionCommand, SessionId, SessionReply, ToolEvent, UserInput,
@@ -75,7 +76,7 @@ impl Project {
         let answers = Arc::new(RememberedAnswers::default());
         let sessions = process_with(&log, settings, &answers);
         // Not in /tmp, which is private in a sandbox.
-        let [folder, outside] = [(); 2].map(|()| tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+        let [folder, outside] = [(); 2].map(|()| folder_outside_tmp(env!("CARGO_TARGET_TMPDIR")));
         let new_session = NewSession { folder: folder.path().to_owned(), ..new_session() };
         let session = sessions.create(None, new_session).await.unwrap();
         Self { log, sessions, answers, session, folder, outside }

@@ -24,7 +24,8 @@ if ! cmp -s bench/package-lock.json "$root/npm/package-lock.json" || [ ! -x "$ro
   rm -rf "$root/npm" "$root/bin/codex" "$root/bin/opencode" "$root/bin/gemini"
   mkdir -p "$root/npm"
   cp bench/package.json bench/package-lock.json "$root/npm"
-  (cd "$root/npm" && npm ci --loglevel=error --no-audit --no-fund >/dev/null)
+  # Not `npm ci`: opencode has optional packages that are not published for every machine, which it refuses.
+  (cd "$root/npm" && npm install --no-save --loglevel=error --no-audit --no-fund >/dev/null)
   program=$(find "$root/npm/node_modules/@openai" -type f -name codex -perm -u+x -print -quit)
   if [ -z "$program" ]; then
     echo "peers: the npm package @openai/codex has no program for this machine" >&2

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use parlor_testkit::folder_outside_tmp;
 use serde_json::{Value, json};
 
 use crate::api_format::ApiFormat;
@@ -17,6 +18,8 @@ const LEFT_OUT: &str = "The MCP servers of this project's .mcp.json are left out
 struct Repository {
     home: Home,
     model: ScriptedServer,
+    /// A folder that sandboxes show, with the program of the server.
+    visible: tempfile::TempDir,
 }
 
 impl Repository {
@@ -25,9 +28,12 @@ impl Repository {
         let answer = || Reply::Stream(api.text("Hello.") + &api.end());
         let model = ScriptedServer::start((0..16).map(|_| answer()).collect());
         let home = api.home(&model.url, settings);
-        let repository = Self { home, model };
+        let visible = folder_outside_tmp(env!("CARGO_TARGET_TMPDIR"));
+        let repository = Self { home, model, visible };
         std::fs::create_dir_all(repository.path("repository/.git")).unwrap();
         std::fs::create_dir_all(repository.path("repository/sub")).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/tests/fake_mcp_server.py");
+        std::fs::copy(script, repository.script()).unwrap();
         repository.bring(&json!({"brought": repository.server("started")}));
         repository
     }
@@ -36,9 +42,12 @@ impl Repository {
         self.home.folder().join(name)
     }
 
+    fn script(&self) -> PathBuf {
+        self.visible.path().join("server.py")
+    }
+
     fn server(&self, pid_file: &str) -> Value {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/tests/fake_mcp_server.py");
-        json!({"command": "python3", "args": [script, format!("pid={pid_file}")]})
+        json!({"command": "python3", "args": [self.script(), format!("pid={pid_file}")]})
     }
 
     fn bring(&self, servers: &Value) {

@@ -12,7 +12,7 @@ enforce_all = true
 // The sandbox has a /dev/shm of its own, so nothing in that of the machine can be a project.
 const { server, openPage } = await setUp({ extraSettings, parent: tmpdir() });
 const openDialog = async (tab) => {
-  await tab.page.getByRole("button", { name: "What the agent may do" }).click();
+  await tab.page.getByRole("button", { name: "Permissions" }).click();
   const dialog = tab.page.getByRole("dialog", { name: "What the agent may do" });
   await dialog.waitFor();
   return dialog;

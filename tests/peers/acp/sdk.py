@@ -3,6 +3,7 @@ second process. The SDK validates every frame with strict types. The policy must
 Usage: sdk.py PARLOR FOLDER"""
 
 import asyncio
+import os
 import sys
 
 from acp import PROTOCOL_VERSION, spawn_agent_process, text_block
@@ -44,7 +45,8 @@ class Editor:
 
 
 async def begin(editor, talk):
-    async with spawn_agent_process(editor, PARLOR, "stdio", "acp") as (agent, _):
+    # By default the SDK passes only a few variables on, and not PARLOR_HOME.
+    async with spawn_agent_process(editor, PARLOR, "stdio", "acp", env=dict(os.environ)) as (agent, _):
         answer = await agent.initialize(protocol_version=PROTOCOL_VERSION)
         assert answer.protocol_version == 1, answer
         await talk(agent)
